@@ -50,7 +50,7 @@ pub(crate) enum Command {
     /// Search all layouts of a training job for the fastest that fits.
     Plan(Plan),
     /// Judge a fleet: is it fit to train, and if not, which machine, NIC, link or switch is not.
-    Validate(Validate),
+    Validate(Box<crate::validate::Validate>),
     /// Look at this machine: GPUs, network, limits, kernel log; is it fit to train, and are nodes alike?
     Node(Box<crate::node::Node>),
     /// Measure a collective, on host memory or with NCCL on GPUs, and verify it.
@@ -456,38 +456,6 @@ pub(crate) struct Expect {
     pub(crate) format: ListFormat,
 }
 
-#[derive(Debug, Args)]
-#[command(group(clap::ArgGroup::new("fleet").required(true).args(["replay", "simulate", "mode"])))]
-pub(crate) struct Validate {
-    /// Judge runs of nccl-tests that exist: files and folders with the output of pairs, single machines or all together.
-    #[arg(long, value_name = "PATH", num_args = 1.., value_hint = ValueHint::AnyPath)]
-    pub(crate) replay: Vec<PathBuf>,
-
-    /// Validate a model of a fleet: nodes=100,slow=node037:0.8,noise=2%. Further keys: link=node003-node017:0.5, nic=node005:3:0,
-    /// flaky=node012:0.6:30%, leaf=16,tier=1:0.6, local=node002:0.5, dead=node009, dips=5%, spread=1%, rate=370, seed=1.
-    #[arg(long, value_name = "FLEET")]
-    pub(crate) simulate: Option<String>,
-
-    #[command(flatten)]
-    pub(crate) health: crate::node::Health,
-
-    /// The machine type, for the bandwidth that is normal there: p5.48xlarge, dgx-h100.
-    #[arg(long, value_name = "NAME", value_parser = machine)]
-    pub(crate) instance: Option<&'static Model>,
-
-    /// Output format; JSON has the schema plumb.validate/1.
-    #[arg(long, short, value_enum, default_value_t = crate::fleet::Format::Text)]
-    pub(crate) format: crate::fleet::Format,
-
-    /// Also write the matrix of machines as an SVG picture.
-    #[arg(long, value_name = "FILE.svg", value_hint = ValueHint::FilePath)]
-    pub(crate) svg: Option<PathBuf>,
-
-    /// Everything, not only the first screen.
-    #[arg(long, short)]
-    pub(crate) verbose: bool,
-}
-
 /// The machines, and the layout of the job on them.
 #[derive(Debug, Args)]
 pub(crate) struct Machines {
@@ -560,7 +528,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).filter(|it| *it < 1 << 50).ok_or_else(|| format!("`{text}` is too large"))
 }
 
-fn bandwidth(text: &str) -> Result<f64, String> {
+pub(crate) fn bandwidth(text: &str) -> Result<f64, String> {
     let number = text.trim().trim_end_matches("GB/s").trim_end().parse::<f64>();
     number
         .ok()

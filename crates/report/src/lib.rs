@@ -48,7 +48,7 @@ pub use price::{Price, charge};
 pub use redact::{Redactor, redact};
 pub use sarif::sarif;
 pub use text::{Style, clean, text};
-pub use validate::{Normal, Validate, errors};
+pub use validate::{Beside, Normal, Unfit, Validate, errors, launched};
 
 use std::io::{self, Write};
 

@@ -14,6 +14,7 @@
 mod chance;
 mod fleet;
 mod judge;
+pub mod live;
 mod nics;
 mod random;
 mod reference;

@@ -1,6 +1,7 @@
 //! The answer of `plumb validate`: is this fleet fit to train, and which part is not? Schema `plumb.validate/1`.
 
 mod junit;
+mod live;
 mod matrix;
 mod replay;
 mod simulated;
@@ -12,6 +13,7 @@ use std::io::{self, Write};
 use ::validate::{Class, Verdict};
 use serde::Serialize;
 
+pub use live::{Beside, Unfit, launched};
 pub(crate) use matrix::Matrix;
 pub use text::errors;
 
@@ -32,6 +34,12 @@ pub struct Validate {
     pub findings: Vec<Accused>,
     /// Groups of machines that are normal among themselves and slow against each other.
     pub splits: Vec<Split>,
+    /// The verdict of each stage; empty for runs that others made and for models.
+    pub stages: Vec<Stage>,
+    /// What to do now; none without a verdict to act on.
+    pub next: Option<Next>,
+    /// What is worth a word and keeps no machine out.
+    pub notes: Vec<String>,
     /// Launches, in order; empty for runs that others made.
     pub launches: Vec<Launch>,
     /// Kinds of runs that were compared; empty for launches of a validation.
@@ -40,6 +48,30 @@ pub struct Validate {
     pub matrix: Option<Matrix>,
     /// What nothing was said about, and why.
     pub not_known: Vec<String>,
+    /// The folder with every measurement; none for runs that others made and for models.
+    pub results: Option<String>,
+}
+
+/// A stage of a validation.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Stage {
+    /// From 0.
+    pub number: usize,
+    /// `reach`, `node`, `local`, `smoke`, `all`, `localise`, `without`, `logs`.
+    pub name: &'static str,
+    /// `ok`, `low`, `failed`, `found`, `open`, `not needed`, `not run`, `does not apply`.
+    pub verdict: &'static str,
+    /// What was seen.
+    pub text: String,
+}
+
+/// What to do now.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Next {
+    /// In a sentence.
+    pub text: String,
+    /// For a shell.
+    pub command: String,
 }
 
 /// A part that is slow.
@@ -49,6 +81,8 @@ pub struct Accused {
     pub class: &'static str,
     /// The machine, both ends of a link, or all machines of a switch.
     pub hosts: Vec<String>,
+    /// The rule that says so, for what machines say about themselves.
+    pub rule: Option<String>,
     /// The NIC, counted from 0.
     pub nic: Option<usize>,
     /// What it reached, as a part of what is normal; the median.
@@ -68,7 +102,7 @@ pub struct Accused {
     /// What the measurements leave open about it.
     pub remark: Option<String>,
     /// What to do.
-    pub action: &'static str,
+    pub action: String,
 }
 
 /// Machines that fall into groups.
@@ -87,7 +121,7 @@ pub struct Split {
 /// One launch.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Launch {
-    /// `local`, `smoke`, `all`, `pairs`, `nics`, `without`.
+    /// `local`, `smoke`, `scale`, `all`, `pairs`, `nics`, `without`.
     pub stage: &'static str,
     /// What ran.
     pub what: String,
@@ -196,6 +230,15 @@ const fn action(class: Class, failed: bool) -> &'static str {
             "take it out and watch it: counters, temperatures, other jobs on it; measure again later"
         }
         Class::Inconclusive => "measure again",
+    }
+}
+
+/// `370 GB/s`; below one, in MB/s.
+fn bandwidth(rate: f64) -> String {
+    if rate < 1.0 {
+        format!("{} MB/s", crate::expect::shown(1e3 * rate))
+    } else {
+        format!("{} GB/s", crate::expect::shown(rate))
     }
 }
 

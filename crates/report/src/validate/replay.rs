@@ -110,10 +110,14 @@ impl Validate {
             hosts: fleet.names().to_vec(),
             findings,
             splits,
+            stages: Vec::new(),
+            next: None,
+            notes: Vec::new(),
             launches: Vec::new(),
             tests,
             matrix: best.map(|it| it.1),
             not_known,
+            results: None,
         }
     }
 }

@@ -3,7 +3,7 @@
 use ::validate::simulate::{Model, Spec};
 use ::validate::{Answer, Culprit, Finding, Fleet, Limits, Pair, Question, Step, Validation, Verdict};
 
-use super::{Accused, Launch, Matrix, Validate, action, class, list, percent, word};
+use super::{Accused, Launch, Matrix, Validate, action, bandwidth, class, list, percent, word};
 use crate::expect::shown;
 
 impl Validate {
@@ -43,25 +43,34 @@ impl Validate {
             hosts: fleet.names().to_vec(),
             findings,
             splits: Vec::new(),
+            stages: Vec::new(),
+            next: None,
+            notes: Vec::new(),
             launches,
             tests: Vec::new(),
             matrix,
             not_known,
+            results: None,
         }
     }
 }
 
-fn headline(fleet: &Fleet, verdict: Verdict, findings: &[Accused], validation: &Validation) -> String {
+pub(super) fn headline(
+    fleet: &Fleet,
+    verdict: Verdict,
+    findings: &[Accused],
+    validation: &Validation,
+) -> String {
     let all = fleet.len();
     match verdict {
         Verdict::Go => match validation.all().rate() {
-            Some(rate) => format!("GO: all {all} machines together reach {} GB/s", shown(rate)),
+            Some(rate) => format!("GO: all {all} machines together reach {}", bandwidth(rate)),
             None => "GO: the machine reaches what is normal".to_owned(),
         },
         Verdict::NoGo => {
             let out: Vec<String> = all_out(fleet, validation);
             let proof = match validation.without().rate() {
-                Some(rate) => format!(": without, the others reach {} GB/s", shown(rate)),
+                Some(rate) => format!(": without, the others reach {}", bandwidth(rate)),
                 None => String::new(),
             };
             format!("NO-GO: take out {}{proof}", list(&out, 8))
@@ -159,6 +168,7 @@ pub(super) fn accused(fleet: &Fleet, finding: &Finding, tests: Vec<String>) -> A
     Accused {
         class: class(finding.class),
         hosts,
+        rule: None,
         nic,
         share: finding.share,
         slow: finding.slow,
@@ -171,19 +181,24 @@ pub(super) fn accused(fleet: &Fleet, finding: &Finding, tests: Vec<String>) -> A
             "too few measurements to tell a machine that is always slow from one that is slow at times"
                 .to_owned()
         }),
-        action: action(finding.class, failed),
+        action: action(finding.class, failed).to_owned(),
     }
 }
 
-fn launch(fleet: &Fleet, step: &Step, answer: &Answer, least: Option<f64>) -> Launch {
-    let rate = |it: Option<f64>| it.map_or_else(|| "failed".to_owned(), |it| format!("{} GB/s", shown(it)));
+pub(super) fn launch(fleet: &Fleet, step: &Step, answer: &Answer, least: Option<f64>) -> Launch {
+    let rate = |it: Option<f64>| it.map_or_else(|| "failed".to_owned(), bandwidth);
     let enough = |it: Option<f64>| it.is_some_and(|it| least.is_none_or(|least| it >= least));
-    let beside = least.map(|it| format!(", {} needed", shown(it))).unwrap_or_default();
+    let beside = least
+        .map(|it| format!(", {} needed", if it < 1.0 { bandwidth(it) } else { shown(it) }))
+        .unwrap_or_default();
     let range = |rates: &[Option<f64>]| {
         let mut known: Vec<f64> = rates.iter().copied().flatten().collect();
         known.sort_by(f64::total_cmp);
         let failed = rates.len() - known.len();
         let range = match (known.first(), known.last()) {
+            (Some(low), Some(high)) if *high < 1.0 => {
+                format!("{} to {} MB/s", shown(1e3 * low), shown(1e3 * high))
+            }
             (Some(low), Some(high)) => format!("{} to {} GB/s", shown(*low), shown(*high)),
             _ => String::new(),
         };
@@ -201,6 +216,9 @@ fn launch(fleet: &Fleet, step: &Step, answer: &Answer, least: Option<f64>) -> La
             rates.iter().all(Option::is_some),
         ),
         (Step::Smoke(pair), Answer::One(it)) => ("smoke", named(fleet, *pair), rate(*it), it.is_some()),
+        (Step::Scale(hosts), Answer::One(it)) => {
+            ("scale", format!("{} machines together", hosts.len()), rate(*it), it.is_some())
+        }
         (Step::All(hosts), Answer::One(it)) => (
             "all",
             format!("{} machines together", hosts.len()),

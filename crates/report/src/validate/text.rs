@@ -68,7 +68,10 @@ impl Validate {
             }
             writeln!(out, "    -> keep a job inside one group, or check the ways between these switches")?;
         }
-        self.stages(out)?;
+        self.verdicts(style, out)?;
+        if self.stages.is_empty() || style.verbose {
+            self.stages(out)?;
+        }
         self.kinds(style, out)?;
         self.square(style, out)?;
         let most = if style.verbose { usize::MAX } else { 4 };
@@ -82,6 +85,53 @@ impl Validate {
         }
         if self.not_known.len() > most {
             writeln!(out, "  not known  {} more (--format json)", self.not_known.len() - most)?;
+        }
+        self.outlook(style, out)
+    }
+
+    /// Each stage with its verdict.
+    fn verdicts(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
+        for (number, it) in self.stages.iter().enumerate() {
+            if number == 0 {
+                writeln!(out)?;
+            }
+            let colour = match it.verdict {
+                _ if !style.colour => "",
+                "ok" => "\x1b[32m",
+                "low" | "failed" | "found" | "open" => "\x1b[31m",
+                _ => "\x1b[2m",
+            };
+            let end = if colour.is_empty() { "" } else { "\x1b[0m" };
+            let head = format!("  {} {:<9}{colour}{:<15}{end}", it.number, it.name, it.verdict);
+            let mut lines = wrap(&it.text, style.width.saturating_sub(27)).into_iter();
+            writeln!(out, "{}", format!("{head}{}", lines.next().unwrap_or_default()).trim_end())?;
+            for line in lines {
+                writeln!(out, "{:27}{line}", "")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is worth a word, and what to do now.
+    fn outlook(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
+        let most = if style.verbose { usize::MAX } else { 6 };
+        for (number, it) in self.notes.iter().take(most).enumerate() {
+            if number == 0 {
+                writeln!(out)?;
+            }
+            for (i, line) in wrap(it, style.width.saturating_sub(8)).into_iter().enumerate() {
+                writeln!(out, "  {} {line}", if i == 0 { "note:" } else { "     " })?;
+            }
+        }
+        if self.notes.len() > most {
+            writeln!(out, "  note: {} more (-v)", self.notes.len() - most)?;
+        }
+        if let Some(next) = &self.next {
+            writeln!(out, "\n  next: {}", next.text)?;
+            writeln!(out, "    {}", next.command)?;
+        }
+        if let Some(results) = &self.results {
+            writeln!(out, "\n  every measurement is in {results}")?;
         }
         Ok(())
     }
@@ -180,12 +230,7 @@ impl Validate {
         } else {
             String::new()
         };
-        writeln!(
-            out,
-            "\n  {}: % of {} GB/s{more}; x failed",
-            matrix.test,
-            crate::expect::shown(matrix.normal)
-        )?;
+        writeln!(out, "\n  {}: % of {}{more}; x failed", matrix.test, super::bandwidth(matrix.normal))?;
         write!(out, "  {:label$} ", "")?;
         for column in &shown {
             let name = short.get(*column).map_or("", String::as_str);

@@ -1,0 +1,159 @@
+//! The arguments of `plumb validate`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum, ValueHint};
+use fabric::catalogue::Model;
+
+use crate::args::{bandwidth, machine};
+use crate::fleet::Format;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 GO; 1 NO-GO: some machines must be taken out or repaired; 2 INCONCLUSIVE, or plumb could not validate."
+)]
+#[command(group(clap::ArgGroup::new("fleet").args(["hosts", "slurm", "resume", "replay", "simulate"])))]
+pub(crate) struct Validate {
+    /// Validate these machines over ssh: `node[01-16]`, `a,b,user@c:2222`, or a file with one per line (a hostfile of MPI).
+    #[arg(long, value_name = "LIST|FILE", help_heading = "Machines")]
+    pub(crate) hosts: Option<String>,
+
+    /// Validate the nodes of a Slurm allocation, with srun. Outside of an allocation, print the batch script that does it. Without --hosts
+    /// and --slurm, plumb validates the machines of the launcher that started it: mpirun, srun, torchrun or an Indexed Job of Kubernetes,
+    /// with one process per machine.
+    #[arg(long, help_heading = "Machines")]
+    pub(crate) slurm: bool,
+
+    /// The number of nodes in the batch script.
+    #[arg(long, value_name = "N", requires = "slurm", help_heading = "Machines")]
+    pub(crate) nodes: Option<usize>,
+
+    /// The partition in the batch script.
+    #[arg(long, value_name = "NAME", requires = "slurm", help_heading = "Machines")]
+    pub(crate) partition: Option<String>,
+
+    /// Continue the validation in this results folder: what was measured is not measured again.
+    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath, help_heading = "Machines")]
+    pub(crate) resume: Option<PathBuf>,
+
+    /// Judge what exists: a results folder of plumb validate, or files and folders with the output of nccl-tests on pairs, single
+    /// machines or all together.
+    #[arg(long, value_name = "PATH", num_args = 1.., value_hint = ValueHint::AnyPath, help_heading = "Machines")]
+    pub(crate) replay: Vec<PathBuf>,
+
+    /// Validate a model of a fleet: nodes=100,slow=node037:0.8,noise=2%. Further keys: link=node003-node017:0.5, nic=node005:3:0,
+    /// flaky=node012:0.6:30%, leaf=16,tier=1:0.6, local=node002:0.5, dead=node009, dips=5%, spread=1%, rate=370, seed=1.
+    #[arg(long, value_name = "FLEET", help_heading = "Machines")]
+    pub(crate) simulate: Option<String>,
+
+    /// A configuration file for ssh, as with `ssh -F`.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Machines")]
+    pub(crate) ssh_config: Option<PathBuf>,
+
+    /// How long it may take in all: 30m, 90s, 1h. When the time is spent, the verdict is about what was measured.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "30m", help_heading = "Measurements")]
+    pub(crate) budget: Duration,
+
+    /// A measurement that takes longer than this has failed.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "60s", help_heading = "Measurements")]
+    pub(crate) timeout: Duration,
+
+    /// Whether every pair of machines is measured, which is the only way to find a single slow link: auto does so if half of the time
+    /// that is left is enough.
+    #[arg(long, value_enum, default_value_t = Links::Auto, value_name = "WHICH", help_heading = "Measurements")]
+    pub(crate) links: Links,
+
+    /// What moves the data: NCCL on GPUs, or host memory over TCP; auto uses NCCL where every machine has GPUs.
+    #[arg(long, value_enum, default_value_t = Engine::Auto, help_heading = "Measurements")]
+    pub(crate) engine: Engine,
+
+    /// The network to use: an interface, an address or a subnet.
+    #[arg(long, value_name = "NAME", help_heading = "Measurements")]
+    pub(crate) net: Option<String>,
+
+    /// What all machines together must reach, in GB/s of bus bandwidth. By default what is normal for --instance, otherwise near to
+    /// what pairs of these machines reach.
+    #[arg(long, value_name = "GB/s", value_parser = bandwidth, help_heading = "Measurements")]
+    pub(crate) least: Option<f64>,
+
+    /// The machine type, for the bandwidth that is normal there: p5.48xlarge, dgx-h100.
+    #[arg(long, value_name = "NAME", value_parser = machine, help_heading = "Measurements")]
+    pub(crate) instance: Option<&'static Model>,
+
+    /// Write every measurement to this new folder; by default plumb-validate-DATE-TIME.
+    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath, help_heading = "Answer")]
+    pub(crate) results: Option<PathBuf>,
+
+    /// Print every command that would be started, and where; start nothing.
+    #[arg(long, help_heading = "Answer")]
+    pub(crate) dry_run: bool,
+
+    #[command(flatten)]
+    pub(crate) health: crate::node::Health,
+
+    /// Output format; JSON has the schema plumb.validate/1.
+    #[arg(long, short, value_enum, default_value_t = Format::Text, help_heading = "Answer")]
+    pub(crate) format: Format,
+
+    /// Also write the matrix of machines as an SVG picture.
+    #[arg(long, value_name = "FILE.svg", value_hint = ValueHint::FilePath, help_heading = "Answer")]
+    pub(crate) svg: Option<PathBuf>,
+
+    /// Everything, not only the first screen.
+    #[arg(long, short, help_heading = "Answer")]
+    pub(crate) verbose: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Links {
+    Auto,
+    All,
+    Few,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Engine {
+    Auto,
+    Host,
+    Nccl,
+}
+
+/// `30m`, `90s`, `1h`, `1h30m`, `45` seconds.
+fn time(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is not a time; write for example 30m, 90s or 1h30m");
+    let mut seconds = 0_u64;
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let digits = rest.find(|it: char| !it.is_ascii_digit()).unwrap_or(rest.len());
+        let number: u64 = rest[..digits].parse().map_err(|_| wrong())?;
+        let mut unit = rest[digits..].chars();
+        let factor = match unit.next() {
+            None | Some('s') => 1,
+            Some('m') => 60,
+            Some('h') => 3600,
+            Some(_) => return Err(wrong()),
+        };
+        rest = unit.as_str();
+        seconds = number.checked_mul(factor).and_then(|it| it.checked_add(seconds)).ok_or_else(wrong)?;
+    }
+    // A week: longer is a mistake.
+    if (1..=604_800).contains(&seconds) { Ok(Duration::from_secs(seconds)) } else { Err(wrong()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::time;
+
+    #[test]
+    fn times() {
+        for (text, seconds) in [("30m", 1800), ("90s", 90), ("1h30m", 5400), ("45", 45), ("2h", 7200)] {
+            assert_eq!(time(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for wrong in ["", "m", "3d", "0s", "-1s", "1.5h", "99999999999999999999s", "999h"] {
+            assert!(time(wrong).is_err(), "{wrong}");
+        }
+    }
+}

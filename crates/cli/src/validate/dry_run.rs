@@ -1,0 +1,91 @@
+//! Every command that a validation would start, and where.
+
+use std::io::{self, Write as _};
+
+use ::validate::live::{Chosen, Engine, Entry, Launch, Line, Measurement, Plan, Run};
+use launch::{Request, Shown, Way};
+
+use super::live::place;
+use super::measure::Site;
+use super::{args, node};
+
+/// A bandwidth that makes every launch look alike and normal, in GB/s: no fault is searched for.
+const EVEN: f64 = 1.0;
+
+/// Prints the commands of a validation in which nothing is slow, and of the first round of pairs.
+pub(super) fn show(way: &dyn Way, site: &Site, plan: Plan, args: &args::Validate) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(
+        out,
+        "# plumb validate --dry-run: {} machines over {}; nothing is started",
+        plan.hosts.len(),
+        way.name()
+    )?;
+    writeln!(
+        out,
+        "\n# 0 reach: connect to every machine, compare clocks, copy plumb where it is missing or another one"
+    )?;
+    let probe: Vec<_> = site.hosts.iter().map(|it| (it.0.clone(), it.1.clone())).collect();
+    writeln!(out, "\n# 1 node: what each machine says about itself")?;
+    commands(&mut out, &way.shown(&node::request(&probe, plan.timeout_s)))?;
+    let hosts = plan.hosts.clone();
+    let engine = if args.engine == args::Engine::Nccl { Engine::Nccl } else { Engine::Host };
+    let mut run = Run::new(plan);
+    let chosen = Chosen {
+        hosts,
+        engine,
+        ranks: 1,
+        local_ranks: 2,
+        nics: Vec::new(),
+        local_least: None,
+        all_least: None,
+        machine: None,
+    };
+    run.take(Line { elapsed_s: 0.0, entry: Entry::Chosen(chosen) });
+    while let Some(launch) = run.next() {
+        let (stage, name) = place(&launch.step);
+        let many = launch.items.len();
+        writeln!(out, "\n# {stage} {name}: {many} at the same time")?;
+        for batch in site.batches(&run, &launch).map_err(io::Error::other)? {
+            commands(&mut out, &shown(way, &batch.request))?;
+        }
+        if name == "pairs" {
+            writeln!(
+                out,
+                "\n# further rounds of pairs, NICs of suspects and the proof without them depend on what is measured"
+            )?;
+            break;
+        }
+        pretend(&mut run, &launch);
+    }
+    Ok(())
+}
+
+fn shown(way: &dyn Way, request: &Request) -> Vec<Shown> {
+    way.shown(request)
+}
+
+fn commands(out: &mut impl io::Write, all: &[Shown]) -> io::Result<()> {
+    let wide = all.iter().map(|it| it.host.to_string().len()).max().unwrap_or(0);
+    for it in all {
+        writeln!(out, "{:<wide$}  {}", it.host.to_string(), it.command)?;
+    }
+    Ok(())
+}
+
+/// As if it had been measured.
+fn pretend(run: &mut Run, launch: &Launch) {
+    for item in &launch.items {
+        let entry = Entry::Measured(Measurement {
+            launch: launch.number,
+            stage: launch.step.name().to_owned(),
+            hosts: run.names(item),
+            nic: None,
+            bytes: 0,
+            rate: Some(EVEN),
+            failed: None,
+            seconds: 0.0,
+        });
+        run.take(Line { elapsed_s: 0.0, entry });
+    }
+}

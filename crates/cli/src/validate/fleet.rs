@@ -1,0 +1,149 @@
+//! Which machines, and how they are reached.
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::time::Duration;
+
+use ::validate::live::Run;
+use launch::{
+    BatchScript, Host, Inside, Joined, RankIdentity, Srun, SrunOptions, Ssh, SshOptions, Way, hosts_of_file,
+    hosts_of_list, hosts_of_slurm,
+};
+
+use super::args::Validate;
+
+/// The longest hostfile that is read.
+const LONGEST: u64 = 1 << 20;
+/// How long the processes of a launcher may take to find each other.
+const JOIN: Duration = Duration::from_secs(60);
+
+/// Machines and the way to them.
+pub(super) struct Fleet {
+    pub(super) hosts: Vec<Host>,
+    pub(super) way: Box<dyn Way>,
+    /// Ranks of the launcher that did not come.
+    pub(super) missing: Vec<usize>,
+}
+
+/// How machines are reached.
+#[derive(Clone, Copy)]
+enum Kind {
+    Ssh,
+    Srun,
+    Inside,
+}
+
+/// None where this process is a worker of another and has done its work, or has written a script.
+pub(super) fn open(args: &Validate, earlier: Option<&Run>) -> Result<Option<Fleet>, String> {
+    let kind = match (args.slurm, earlier.map(|it| it.plan().way.as_str())) {
+        (true, _) | (_, Some("srun")) => Kind::Srun,
+        (_, Some("the launcher")) => Kind::Inside,
+        _ if args.hosts.is_some() || earlier.is_some() => Kind::Ssh,
+        _ => Kind::Inside,
+    };
+    match kind {
+        Kind::Ssh => over_ssh(args, earlier).map(Some),
+        Kind::Srun if !in_allocation() => {
+            script(args)?;
+            Ok(None)
+        }
+        Kind::Srun => {
+            let hosts = match earlier {
+                Some(run) => parsed(run)?,
+                None => hosts_of_slurm(&variable).map_err(|it| it.to_string())?,
+            };
+            let way = Srun::new(SrunOptions::default()).map_err(|it| it.to_string())?;
+            Ok(Some(Fleet { hosts, way: Box::new(way), missing: Vec::new() }))
+        }
+        Kind::Inside => inside(),
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+fn in_allocation() -> bool {
+    variable("SLURM_JOB_ID").is_some()
+}
+
+fn over_ssh(args: &Validate, earlier: Option<&Run>) -> Result<Fleet, String> {
+    let hosts = match (&args.hosts, earlier) {
+        (Some(text), _) => listed(text)?,
+        (None, Some(run)) => parsed(run)?,
+        (None, None) => Vec::new(),
+    };
+    let mut options = SshOptions::default();
+    if let Some(path) = &args.ssh_config {
+        options.arguments = vec!["-F".into(), path.clone().into_os_string()];
+    }
+    let way = Ssh::new(options).map_err(|error| error.to_string())?;
+    Ok(Fleet { hosts, way: Box::new(way), missing: Vec::new() })
+}
+
+/// The machines of an earlier run.
+fn parsed(run: &Run) -> Result<Vec<Host>, String> {
+    run.plan().hosts.iter().map(|it| Host::parse(it).map_err(|error| error.to_string())).collect()
+}
+
+/// The processes of a launcher: rank 0 drives, the others work for it until it is done.
+fn inside() -> Result<Option<Fleet>, String> {
+    let identity = RankIdentity::detect(&variable).map_err(|it| it.to_string())?.ok_or(
+        "which machines? --hosts node[01-16], --hosts FILE, --slurm, or start plumb with mpirun, srun or torchrun",
+    )?;
+    match Inside::join(identity, JOIN).map_err(|it| it.to_string())? {
+        Joined::Followed => Ok(None),
+        Joined::Driver(way) => {
+            let (hosts, missing) = (way.hosts(), way.missing().to_vec());
+            Ok(Some(Fleet { hosts, way: Box::new(way), missing }))
+        }
+    }
+}
+
+/// The batch script that runs this command inside an allocation.
+fn script(args: &Validate) -> Result<(), String> {
+    let own = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
+    let mut command: Vec<OsString> = vec![own.into_os_string()];
+    // An allocation has its nodes; the rest is for plumb.
+    let mut given = std::env::args_os().skip(1).peekable();
+    while let Some(word) = given.next() {
+        let text = word.to_string_lossy();
+        if ["--nodes", "--partition"].contains(&text.as_ref()) {
+            given.next();
+        } else if !["--nodes=", "--partition="].iter().any(|it| text.starts_with(it)) {
+            command.push(word);
+        }
+    }
+    let script = BatchScript {
+        nodes: args.nodes,
+        partition: args.partition.clone(),
+        // Slurm ends the job some time after plumb has ended itself.
+        minutes: Some(args.budget.as_secs().div_ceil(60) + 5),
+        name: "plumb-validate".to_owned(),
+        output: Some("plumb-validate-%j.out".to_owned()),
+        ..BatchScript::default()
+    };
+    let text = script.text(&command).map_err(|error| error.to_string())?;
+    crate::complain(
+        "note: not inside a Slurm allocation: this is the script that validates one; submit it with: plumb validate --slurm ... | sbatch",
+    );
+    io::stdout().write_all(text.as_bytes()).map_err(|error| error.to_string())
+}
+
+/// A file, if there is one of this name; otherwise a list.
+fn listed(text: &str) -> Result<Vec<Host>, String> {
+    let path = Path::new(text);
+    if path.is_file() {
+        let length = path.metadata().map_or(0, |it| it.len());
+        if length > LONGEST {
+            return Err(format!("{text}: is longer than 1 MiB: not a list of hosts"));
+        }
+        let lines = std::fs::read_to_string(path).map_err(|error| format!("{text}: {error}"))?;
+        return hosts_of_file(&lines).map_err(|error| format!("{text}: {error}"));
+    }
+    if text.contains('/') {
+        return Err(format!("{text}: no such file"));
+    }
+    hosts_of_list(text).map_err(|error| error.to_string())
+}

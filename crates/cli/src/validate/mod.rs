@@ -1,0 +1,132 @@
+//! `plumb validate`: is this fleet fit to train?
+
+mod args;
+#[cfg(target_os = "linux")]
+mod dry_run;
+#[cfg(target_os = "linux")]
+mod expected;
+#[cfg(target_os = "linux")]
+mod fleet;
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "results are only read there"))]
+mod folder;
+#[cfg(target_os = "linux")]
+mod live;
+#[cfg(target_os = "linux")]
+mod measure;
+#[cfg(target_os = "linux")]
+mod nccl_logs;
+mod node;
+#[cfg(target_os = "linux")]
+mod progress;
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use ::validate::Limits;
+use ::validate::replay::Replay;
+use ::validate::simulate::Spec;
+use job::Job;
+use report::{Beside, Style};
+
+pub(crate) use args::Validate;
+
+use crate::args::Colour;
+use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input, output};
+
+pub(crate) fn run(args: &Validate, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
+    if !output::spares(args.svg.iter(), &input::files(&args.replay), false) {
+        return Ok(UNDECIDED);
+    }
+    if args.health.mode.is_some() || args.health.exit_style.is_some() {
+        return crate::node::healthcheck(args.health, out);
+    }
+    let validate = if let Some(spec) = &args.simulate {
+        match Spec::read(spec) {
+            Ok(spec) => report::Validate::simulated(&spec, Limits::default()),
+            Err(reason) => {
+                complain(&format!("error: --simulate {reason}"));
+                return Ok(UNDECIDED);
+            }
+        }
+    } else if args.replay.is_empty() {
+        #[cfg(target_os = "linux")]
+        return live::run(args, colour, out);
+        #[cfg(not(target_os = "linux"))]
+        {
+            complain(
+                "error: plumb measures on Linux only; on this system it judges results: plumb validate --replay PATH",
+            );
+            return Ok(UNDECIDED);
+        }
+    } else {
+        match replayed(args) {
+            Some(it) => it,
+            None => return Ok(UNDECIDED),
+        }
+    };
+    show(&validate, args, colour, out)
+}
+
+/// Writes the answer; its verdict is the exit code.
+fn show(
+    validate: &report::Validate,
+    args: &Validate,
+    colour: Colour,
+    out: &mut impl Write,
+) -> io::Result<u8> {
+    let style = Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: args.verbose };
+    crate::fleet::write(validate, args.format, style, out)?;
+    if let Some(path) = &args.svg {
+        picture(validate, path)?;
+    }
+    Ok(match () {
+        () if validate.is_go() => CLEAN,
+        () if validate.is_no_go() => FINDINGS,
+        () => UNDECIDED,
+    })
+}
+
+fn replayed(args: &Validate) -> Option<report::Validate> {
+    if let [path] = &args.replay[..]
+        && folder::is_journal(path)
+    {
+        return match folder::read(path) {
+            Ok(run) => {
+                let beside =
+                    Beside { nodes: node::judge(&run), ended: None, results: Some(input::name(path)) };
+                Some(report::Validate::live(&run, &beside))
+            }
+            Err(reason) => {
+                complain(&format!("error: {reason}"));
+                None
+            }
+        };
+    }
+    let inputs = input::read(&args.replay);
+    for it in &inputs.left_out {
+        complain(&format!("note: {}: {}", it.name, it.reason));
+    }
+    for it in &inputs.unreadable {
+        complain(&format!("error: {}: {}", it.name, it.reason));
+    }
+    let replay = Replay::new(&inputs.case.tests);
+    if replay.sets.is_empty() {
+        let given: Vec<String> = args.replay.iter().take(3).map(|it| input::name(it)).collect();
+        complain(&format!(
+            "error: {}: no run of nccl-tests that names its machines\nhint: nccl-tests prints them below `# Using devices`; keep its whole output, one file for each run",
+            given.join(", ")
+        ));
+        return None;
+    }
+    let job = Job::of_case_on(&inputs.case, &job::Hardware::new(args.instance, None, None));
+    Some(crate::fleet::judged(&replay, &inputs.case, &job))
+}
+
+/// `--svg FILE`: a fleet that needed no pairs has no matrix.
+fn picture(validate: &report::Validate, path: &Path) -> io::Result<()> {
+    if validate.matrix.is_none() {
+        complain(&format!("note: {}: not written, no pairs were measured", path.display()));
+        return Ok(());
+    }
+    output::write_file(path, |mut out| validate.svg(&mut out))
+}

@@ -1,0 +1,144 @@
+//! Stage 1: what machines say about themselves, each against the catalogue and all against each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ::validate::live::{Engine, Node, Run};
+use evidence::node::NodeState;
+use report::Unfit;
+use rules::Severity;
+use rules::node::{Group, Odd};
+
+/// Asks machines about themselves.
+#[cfg(target_os = "linux")]
+pub(super) fn request(hosts: &[(String, launch::Host)], timeout_s: u64) -> launch::Request {
+    let tasks =
+        hosts.iter().map(|it| launch::Task::plumb(it.1.clone(), ["node", "--format", "json"])).collect();
+    launch::Request::new("node probe", tasks, std::time::Duration::from_secs(timeout_s))
+}
+
+/// The answer of one. Its exit code says whether it found something, not whether it could look.
+#[cfg(target_os = "linux")]
+pub(super) fn answer(host: &str, ended: &launch::Ended) -> Node {
+    let facts = serde_json::from_slice(&ended.stdout).ok();
+    let failed = facts.is_none().then(|| match &ended.how {
+        launch::How::Code(_) if !ended.last_words().is_empty() => ended.last_words(),
+        how => how.to_string(),
+    });
+    Node { host: host.to_owned(), facts, failed }
+}
+
+/// The state of a machine, under the name that the user gave it.
+fn state(node: &Node) -> Option<NodeState> {
+    let facts = node.facts.as_ref()?;
+    let state = facts.get("state").unwrap_or(facts).clone();
+    let state: NodeState = serde_json::from_value(state).ok()?;
+    Some(NodeState { host: node.host.clone(), ..state })
+}
+
+/// What stands in the way of a job, and what is worth a word.
+pub(super) fn judge(run: &Run) -> Vec<Unfit> {
+    let mut all: Vec<Unfit> = run
+        .nodes()
+        .values()
+        .filter_map(|it| {
+            let text = format!("`plumb node` failed there: {}", it.failed.as_ref()?);
+            Some(unfit(&it.host, None, text, "look at the machine: its state could not be read", true))
+        })
+        .collect();
+    let states: Vec<NodeState> = run.nodes().values().filter_map(state).collect();
+    // What all machines share is said once.
+    let mut alike: BTreeMap<(&str, String), Vec<&str>> = BTreeMap::new();
+    for state in &states {
+        for found in rules::node::judge(state).findings {
+            let message = found.finding.message.clone();
+            let fix = found.finding.fix.as_deref().unwrap_or(found.rule.fix);
+            match found.severity() {
+                Severity::Error => all.push(unfit(&state.host, Some(found.rule.id), message, fix, true)),
+                Severity::Warning => alike.entry((found.rule.id, message)).or_default().push(&state.host),
+                Severity::Info => {}
+            }
+        }
+    }
+    for odd in rules::node::compare(&states) {
+        all.extend(differing(&odd));
+    }
+    for ((rule, message), hosts) in alike {
+        let named = if hosts.len() == states.len() && hosts.len() > 1 {
+            format!("all {} machines", hosts.len())
+        } else {
+            hosts.join(", ")
+        };
+        all.push(unfit(&named, Some(rule), message, "", false));
+    }
+    merge(all)
+}
+
+fn unfit(host: &str, rule: Option<&str>, text: String, action: &str, blocks: bool) -> Unfit {
+    Unfit { host: host.to_owned(), rule: rule.map(str::to_owned), text, action: action.to_owned(), blocks }
+}
+
+/// Machines that have something else than most.
+fn differing(odd: &Odd) -> Vec<Unfit> {
+    let blocks = odd.severity == Severity::Error && odd.usual.is_some();
+    if odd.severity < Severity::Warning {
+        return Vec::new();
+    }
+    let others = match &odd.usual {
+        Some(Group { value, hosts }) => format!("{value} on the other {}", hosts.len()),
+        None => "the others have something else, and nothing has a majority".to_owned(),
+    };
+    let one = |group: &Group, host: &String| {
+        let text = format!("{} is {}; {others}", odd.what, group.value);
+        unfit(host, Some(odd.rule.id), text, odd.rule.fix, blocks)
+    };
+    odd.odd
+        .iter()
+        .flat_map(|group| group.hosts.iter().map(|host| one(group, host)).collect::<Vec<_>>())
+        .collect()
+}
+
+/// One entry for the differences of a machine that one rule reports.
+fn merge(all: Vec<Unfit>) -> Vec<Unfit> {
+    let mut merged: Vec<Unfit> = Vec::new();
+    for it in all {
+        let same =
+            |known: &&mut Unfit| known.host == it.host && known.blocks == it.blocks && known.rule == it.rule;
+        match merged.iter_mut().find(same) {
+            Some(known) => known.text = format!("{}, {}", known.text, it.text),
+            None => merged.push(it),
+        }
+    }
+    merged
+}
+
+/// How many GPUs a machine has.
+pub(super) fn gpus(node: &Node) -> usize {
+    state(node).and_then(|it| it.gpus).map_or(0, |it| it.len())
+}
+
+/// How many most machines have.
+pub(super) fn usual_gpus(nodes: &[&Node]) -> usize {
+    let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+    for node in nodes {
+        *counts.entry(gpus(node)).or_default() += 1;
+    }
+    counts.into_iter().max_by_key(|it| (it.1, it.0)).map_or(0, |it| it.0)
+}
+
+/// NICs that every machine has and that can be measured alone, if there are several.
+pub(super) fn nics(nodes: &[&Node], engine: Engine, net: Option<&str>) -> Vec<String> {
+    let of = |node: &&Node| -> BTreeSet<String> {
+        let Some(state) = state(node) else { return BTreeSet::new() };
+        match engine {
+            Engine::Nccl => state.rdma.unwrap_or_default().into_iter().map(|it| it.device).collect(),
+            Engine::Host => {
+                let up = state.interfaces.unwrap_or_default().into_iter();
+                up.filter(|it| it.physical && it.state.as_deref() == Some("up")).map(|it| it.name).collect()
+            }
+        }
+    };
+    let common = nodes.iter().map(of).reduce(|all, one| all.intersection(&one).cloned().collect());
+    let common: Vec<String> = common.unwrap_or_default().into_iter().collect();
+    // A network that the user chose is one NIC.
+    if common.len() < 2 || (engine == Engine::Host && net.is_some()) { Vec::new() } else { common }
+}

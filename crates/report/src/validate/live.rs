@@ -1,0 +1,465 @@
+//! A validation of real machines: the verdict of each stage, who is not fit and why, and what to do next.
+
+use ::validate::live::{Engine, Launch as Launched, Run};
+use ::validate::{Class, Culprit, Step, Verdict};
+
+use super::simulated::{accused, headline, launch, open};
+use super::{Accused, Launch, Matrix, Next, Stage, Validate, bandwidth, list, word};
+
+/// A clock this far off is worth a word: lines of two logs can no longer be put in order.
+const CLOCK: f64 = 1.0;
+
+/// A machine that is not as it should be, before anything was measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unfit {
+    /// The machine.
+    pub host: String,
+    /// The rule that says so.
+    pub rule: Option<String>,
+    /// What was found, in a sentence.
+    pub text: String,
+    /// What to do.
+    pub action: String,
+    /// Whether no job should run there before that is done; otherwise it is a note.
+    pub blocks: bool,
+}
+
+/// What is known besides the measurements.
+#[derive(Debug, Clone, Default)]
+pub struct Beside {
+    /// What `plumb node` and its comparison say.
+    pub nodes: Vec<Unfit>,
+    /// Why it ended before there was a verdict: `interrupted`.
+    pub ended: Option<String>,
+    /// The results folder.
+    pub results: Option<String>,
+}
+
+impl Validate {
+    /// The answer of a validation, finished or not.
+    pub fn live(run: &Run, beside: &Beside) -> Self {
+        let plan = run.plan();
+        let unreachable = unreachable(run);
+        let blocked: Vec<&Unfit> = unreachable.iter().chain(&beside.nodes).filter(|it| it.blocks).collect();
+        let mut findings: Vec<Accused> = blocked.iter().map(|it| unfit(it)).collect();
+        let mut notes: Vec<String> = versions(run).into_iter().chain(clocks(run)).collect();
+        notes.extend(
+            beside.nodes.iter().filter(|it| !it.blocks).map(|it| format!("{}: {}", it.host, it.text)),
+        );
+        let mut not_known: Vec<String> = Vec::new();
+        let (mut verdict, mut matrix) = (Verdict::Inconclusive, None);
+        if let Some(validation) = run.validation() {
+            let fleet = validation.search().fleet();
+            for it in validation.findings() {
+                let mut it = accused(fleet, &it, Vec::new());
+                explain_failure(run, &mut it);
+                // One entry per machine: what it says about itself explains what was measured.
+                match findings.iter_mut().find(|known| known.hosts == it.hosts && it.class == known.class) {
+                    Some(known) => known.text = format!("{}; {}", known.text, it.text),
+                    None => findings.push(it),
+                }
+            }
+            not_known = open(fleet, &validation.open());
+            verdict = validation.verdict();
+            // Machines that do not take part were not measured: at best the others are fit.
+            if verdict == Verdict::Go && !blocked.is_empty() {
+                verdict = Verdict::NoGo;
+            }
+            let samples = validation.search().samples();
+            let reference = validation.search().judgement().reference.filter(|_| !samples.is_empty());
+            matrix = reference.map(|it| Matrix::of(fleet, samples, &it, "pairs".to_owned()));
+            if let (true, Some(left)) = (verdict != Verdict::Inconclusive, unmeasured_links(run)) {
+                not_known.push(left);
+            }
+        } else if !blocked.is_empty() && blocked.len() == plan.hosts.len() {
+            verdict = Verdict::NoGo;
+        }
+        if let Some(why) = &beside.ended {
+            not_known.insert(0, format!("what would have been measured next: {why}"));
+        } else if run.is_late() && run.next().is_some() {
+            not_known.insert(
+                0,
+                format!("what would have been measured next: the budget of {} is spent", time(plan.budget_s)),
+            );
+        }
+        let launches: Vec<Launch> = run.launches().iter().map(|it| launched(run, it)).collect();
+        let text = sentence(run, verdict, &findings, &blocked);
+        Self {
+            schema: "plumb.validate/1",
+            verdict: word(verdict),
+            text,
+            source: source(run),
+            hosts: run.chosen().map_or_else(|| plan.hosts.clone(), |it| it.hosts.clone()),
+            stages: stages(run, beside, &unreachable),
+            next: next(run, verdict, &blocked, beside),
+            findings,
+            notes,
+            splits: Vec::new(),
+            launches,
+            tests: Vec::new(),
+            matrix,
+            not_known,
+            results: beside.results.clone(),
+        }
+    }
+}
+
+/// A launch whose measurements have ended, in a line.
+pub fn launched(run: &Run, it: &Launched) -> Launch {
+    let Some(validation) = run.validation() else {
+        return Launch { stage: it.step.name(), what: String::new(), result: String::new(), ok: false };
+    };
+    let fleet = validation.search().fleet();
+    let needed = match it.step {
+        // It does not reach as many machines: only its failure counts.
+        Step::Scale(_) => None,
+        _ => validation.needed(),
+    };
+    match run.answer(it) {
+        Some(answer) => launch(fleet, &it.step, &answer, needed),
+        None => {
+            Launch { stage: it.step.name(), what: String::new(), result: "not ended".to_owned(), ok: false }
+        }
+    }
+}
+
+/// Machines that did not answer.
+fn unreachable(run: &Run) -> Vec<Unfit> {
+    let failed = |host: &String| {
+        let it = run.reached().get(host)?.failed.as_ref()?;
+        Some(Unfit {
+            host: host.clone(),
+            rule: None,
+            text: it.text.clone(),
+            action: it.action.clone(),
+            blocks: true,
+        })
+    };
+    // One that took part and was lost later is judged by its measurements.
+    let takes_part = |host: &&String| run.chosen().is_some_and(|it| it.hosts.contains(host));
+    run.plan().hosts.iter().filter(|it| !takes_part(it)).filter_map(failed).collect()
+}
+
+fn unfit(it: &Unfit) -> Accused {
+    Accused {
+        class: super::class(Class::Node),
+        hosts: vec![it.host.clone()],
+        rule: it.rule.clone(),
+        nic: None,
+        share: 0.0,
+        slow: 0,
+        of: 0,
+        failed: 0,
+        chance: 0.0,
+        tests: Vec::new(),
+        text: it.text.clone(),
+        remark: None,
+        action: it.action.clone(),
+    }
+}
+
+/// Says how the measurements of an accused machine failed, in the words of the last.
+fn explain_failure(run: &Run, accused: &mut Accused) {
+    let [host] = &accused.hosts[..] else { return };
+    if accused.failed == 0 {
+        return;
+    }
+    // `h1` is not part of `h12`.
+    let part = |it: char| it.is_ascii_alphanumeric() || it == '-' || it == '.' || it == '_';
+    let about = |text: &&str| text.split(|it| !part(it)).any(|it| it == host);
+    let mut reasons: Vec<&str> = Vec::new();
+    for launch in run.launches() {
+        for item in launch.items.iter().filter(|it| run.names(it).contains(host)) {
+            let failed = run.measurement(launch.number, item).and_then(|it| it.failed.as_deref());
+            reasons.extend(failed.filter(about));
+        }
+    }
+    if let Some(reason) = reasons.last() {
+        accused.text = format!("{} ({reason})", accused.text);
+    }
+}
+
+/// Machines with another plumb.
+fn versions(run: &Run) -> Vec<String> {
+    let own = &run.plan().version;
+    run.reached()
+        .values()
+        .filter_map(|it| {
+            let other = it.version.as_ref().filter(|it| !it.ends_with(own.as_str()))?;
+            Some(format!("{}: {other} is installed there; plumb {own} was copied and used", it.host))
+        })
+        .collect()
+}
+
+fn clocks(run: &Run) -> Vec<String> {
+    let off = run.reached().values().filter_map(|it| {
+        let clock = it.clock_s.filter(|it| it.abs() >= CLOCK)?;
+        let side = if clock > 0.0 { "ahead" } else { "behind" };
+        Some(format!(
+            "{}: its clock is {:.1} s {side}; logs of its ranks do not line up with others",
+            it.host,
+            clock.abs()
+        ))
+    });
+    off.collect()
+}
+
+/// What the rounds left out.
+fn unmeasured_links(run: &Run) -> Option<String> {
+    let validation = run.validation()?;
+    let many = validation.search().fleet().len();
+    let all = many * many.saturating_sub(1) / 2;
+    let mut pairs: Vec<_> = validation.search().samples().iter().map(|it| it.pair).collect();
+    pairs.sort_unstable();
+    pairs.dedup();
+    (pairs.len() < all && many > 2).then(|| {
+        format!("whether a single link is slow: {} of {all} pairs were measured (--links all)", pairs.len())
+    })
+}
+
+fn source(run: &Run) -> String {
+    let engine = match run.chosen().map(|it| it.engine) {
+        Some(Engine::Nccl) => ", NCCL",
+        Some(Engine::Host) => ", host memory over TCP",
+        None => "",
+    };
+    let machines = run.plan().hosts.len();
+    format!("{machines} machines over {}{engine}; {} of work", run.plan().way, time(whole(run.elapsed())))
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds of a validation")]
+fn whole(seconds: f64) -> u64 {
+    seconds.max(0.0).round() as u64
+}
+
+/// `1 min 20 s`.
+fn time(seconds: u64) -> String {
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, s) => format!("{s} s"),
+        (0, m, 0) => format!("{m} min"),
+        (0, m, s) => format!("{m} min {s} s"),
+        (h, 0, _) => format!("{h} h"),
+        (h, m, _) => format!("{h} h {m} min"),
+    }
+}
+
+fn sentence(run: &Run, verdict: Verdict, findings: &[Accused], blocked: &[&Unfit]) -> String {
+    let Some(validation) = run.validation() else {
+        return if blocked.len() == run.plan().hosts.len() && !blocked.is_empty() {
+            format!("NO-GO: none of {} machines can be used", blocked.len())
+        } else {
+            "INCONCLUSIVE: nothing was measured".to_owned()
+        };
+    };
+    let fleet = validation.search().fleet();
+    let measured = validation.verdict();
+    match verdict {
+        Verdict::NoGo if !blocked.is_empty() => {
+            let mut out: Vec<String> = blocked.iter().map(|it| it.host.clone()).collect();
+            let rest = validation.rest();
+            out.extend(fleet.hosts().filter(|it| !rest.contains(it)).map(|it| fleet.name(it).to_owned()));
+            out.sort();
+            out.dedup();
+            let best =
+                validation.without().rate().or(validation.all().rate().filter(|_| measured == Verdict::Go));
+            let proof =
+                best.map(|it| format!("; the others reach {} together", bandwidth(it))).unwrap_or_default();
+            format!("NO-GO: take out or repair {}{proof}", list(&out, 8))
+        }
+        Verdict::Inconclusive if run.next().is_some() => {
+            let named: Vec<String> = findings.iter().flat_map(|it| it.hosts.clone()).collect();
+            let so_far =
+                if named.is_empty() { String::new() } else { format!("; so far: {}", list(&named, 8)) };
+            format!("INCONCLUSIVE: it ended before there was a verdict{so_far}")
+        }
+        Verdict::Inconclusive
+            if findings.is_empty() && fleet.len() == 2 && validation.all().rate().is_some() =>
+        {
+            format!(
+                "INCONCLUSIVE: two machines reach {}, and nothing says what they should reach (--least, --instance)",
+                bandwidth(validation.all().rate().unwrap_or(0.0))
+            )
+        }
+        _ => headline(fleet, verdict, findings, validation),
+    }
+}
+
+fn stages(run: &Run, beside: &Beside, unreachable: &[Unfit]) -> Vec<Stage> {
+    let total = run.plan().hosts.len();
+    let mut all = vec![reach(run, total, unreachable), node(run, &beside.nodes)];
+    for (number, name) in [(2, "local"), (3, "smoke"), (4, "all"), (5, "localise"), (6, "without")] {
+        all.push(measured(run, number, name));
+    }
+    all.push(logs(run));
+    all
+}
+
+fn stage(number: usize, name: &'static str, verdict: &'static str, text: impl Into<String>) -> Stage {
+    Stage { number, name, verdict, text: text.into() }
+}
+
+fn reach(run: &Run, total: usize, unreachable: &[Unfit]) -> Stage {
+    let answered = run.reached().values().filter(|it| it.failed.is_none()).count();
+    let verdict = match () {
+        () if run.reached().is_empty() => "not run",
+        () if unreachable.is_empty() => "ok",
+        () => "failed",
+    };
+    let names: Vec<String> = unreachable.iter().map(|it| it.host.clone()).collect();
+    let not = if names.is_empty() { String::new() } else { format!("; not {}", list(&names, 4)) };
+    let clocks: Vec<f64> = run.reached().values().filter_map(|it| it.clock_s).map(f64::abs).collect();
+    let worst = clocks.iter().copied().fold(0.0, f64::max);
+    let clock =
+        if clocks.is_empty() { String::new() } else { format!(", clocks within {}", short_time(worst)) };
+    stage(0, "reach", verdict, format!("{answered} of {total} machines answer{not}{clock}"))
+}
+
+/// `4 ms`, `1.3 s`.
+fn short_time(seconds: f64) -> String {
+    if seconds < 1.0 { format!("{:.0} ms", (seconds * 1e3).ceil()) } else { format!("{seconds:.1} s") }
+}
+
+fn node(run: &Run, unfit: &[Unfit]) -> Stage {
+    let probed = run.nodes().values().filter(|it| it.facts.is_some()).count();
+    if run.nodes().is_empty() {
+        return stage(1, "node", "not run", "");
+    }
+    let mut bad: Vec<String> = unfit.iter().filter(|it| it.blocks).map(|it| it.host.clone()).collect();
+    bad.dedup();
+    if bad.is_empty() {
+        stage(1, "node", "ok", format!("{probed} machines looked at: nothing stands in the way"))
+    } else {
+        stage(
+            1,
+            "node",
+            "failed",
+            format!("{probed} machines looked at: {} not as the others", list(&bad, 4)),
+        )
+    }
+}
+
+fn measured(run: &Run, number: usize, name: &'static str) -> Stage {
+    let belongs = |step: &Step| match name {
+        "all" => matches!(step, Step::Scale(_) | Step::All(_)),
+        "localise" => matches!(step, Step::Pairs(_) | Step::Nics(_)),
+        other => step.name() == other,
+    };
+    let own: Vec<&Launched> = run.launches().iter().filter(|it| belongs(&it.step)).collect();
+    let Some(last) = own.last() else {
+        let ended = run.validation().is_some_and(|it| it.next().is_none());
+        return match (ended, number) {
+            (true, 5 | 6) => stage(number, name, "not needed", ""),
+            _ => stage(number, name, "not run", ""),
+        };
+    };
+    if name == "localise" {
+        return pairs(run, &own);
+    }
+    let line = launched(run, last);
+    let bad = run.validation().is_some_and(|it| {
+        name == "local"
+            && it.findings().iter().any(|it| it.partners == 0 && matches!(it.culprit, Culprit::Host(_)))
+    });
+    let failed = line.result.starts_with("failed");
+    let verdict = if failed {
+        "failed"
+    } else if line.ok && !bad {
+        "ok"
+    } else {
+        "low"
+    };
+    stage(number, name, verdict, format!("{}: {}", line.what, line.result))
+}
+
+fn pairs(run: &Run, own: &[&Launched]) -> Stage {
+    let Some(validation) = run.validation() else { return stage(5, "localise", "not run", "") };
+    let samples = validation.search().samples();
+    let reference = validation.search().judgement().reference;
+    let slow = samples
+        .iter()
+        .filter(|it| reference.is_none_or(|known| known.is_slow(it.rate.map(|it| it.0))))
+        .count();
+    let rounds = own.iter().filter(|it| matches!(it.step, Step::Pairs(_))).count();
+    let normal = reference.map(|it| format!(", normal {}", bandwidth(it.normal))).unwrap_or_default();
+    let found = validation.findings();
+    let named = found.iter().any(|it| it.partners > 0);
+    let verdict = match () {
+        () if named => "found",
+        () if !validation.open().is_empty() => "open",
+        () => "ok",
+    };
+    let text = format!(
+        "{} pairs in {rounds} {}{normal}; {slow} slow",
+        samples.len(),
+        if rounds == 1 { "round" } else { "rounds" }
+    );
+    stage(5, "localise", verdict, text)
+}
+
+fn logs(run: &Run) -> Stage {
+    match (run.logs(), run.chosen().map(|it| it.engine)) {
+        (Some(it), _) => stage(
+            7,
+            "logs",
+            if it.ok { "ok" } else { "found" },
+            format!("NCCL's log of {} machines: {}", it.ranks, it.text),
+        ),
+        (None, Some(Engine::Host)) => {
+            stage(7, "logs", "does not apply", "NCCL was not used: the host-memory engine has no such log")
+        }
+        _ => stage(7, "logs", "not run", ""),
+    }
+}
+
+/// What to do now.
+fn next(run: &Run, verdict: Verdict, blocked: &[&Unfit], beside: &Beside) -> Option<Next> {
+    if verdict == Verdict::Inconclusive {
+        let folder = beside.results.as_ref()?;
+        return run.next().is_some().then(|| Next {
+            text: "continue where it stopped".to_owned(),
+            command: format!("plumb validate --resume {}", quoted(folder)),
+        });
+    }
+    let chosen = run.chosen()?;
+    let validation = run.validation()?;
+    let fleet = validation.search().fleet();
+    let fit: Vec<&str> = validation
+        .rest()
+        .into_iter()
+        .map(|it| fleet.name(it))
+        .filter(|it| !blocked.iter().any(|out| out.host == *it))
+        .collect();
+    let first = fit.first()?;
+    let out: Vec<&str> = run.plan().hosts.iter().map(String::as_str).filter(|it| !fit.contains(it)).collect();
+    let gpus = if chosen.engine == Engine::Nccl { chosen.ranks } else { 1 };
+    let command = match run.plan().way.as_str() {
+        "srun" => {
+            let exclude =
+                if out.is_empty() { String::new() } else { format!(" --exclude={}", out.join(",")) };
+            format!("sbatch --nodes={}{exclude} train.sbatch", fit.len())
+        }
+        "kubectl" if !out.is_empty() => {
+            format!("kubectl cordon {} && kubectl apply -f trainjob.yaml", out.join(" "))
+        }
+        "kubectl" => "kubectl apply -f trainjob.yaml".to_owned(),
+        _ => format!(
+            "torchrun --nnodes={} --nproc-per-node={gpus} --node-rank=RANK --master-addr={first} train.py",
+            fit.len()
+        ),
+    };
+    let text = match verdict {
+        Verdict::Go => "stop benchmarking, start training".to_owned(),
+        _ => format!("start training on the other {} while these are repaired", fit.len()),
+    };
+    Some(Next { text, command })
+}
+
+/// One word for a shell.
+fn quoted(text: &str) -> String {
+    let plain = |it: char| it.is_ascii_alphanumeric() || "/._-+,:@%=".contains(it);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}

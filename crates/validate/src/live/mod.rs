@@ -1,0 +1,297 @@
+//! A validation of real machines: what is next, and what the journal says so far.
+//!
+//! [`Run`] takes one [`Entry`] after the other, from machines while they are measured or from the journal of an earlier run, and is in
+//! the same state either way. So a validation that was interrupted goes on where it stopped, and its journal gives the same answer on
+//! another machine.
+
+mod journal;
+mod size;
+
+use std::collections::BTreeMap;
+
+use fabric::units::GigabytesPerSecond;
+
+pub use journal::{
+    Chosen, Engine, Entry, Failed, Line, Links, Logs, Measurement, Node, Plan, Reached, SCHEMA,
+};
+pub use size::Size;
+
+use crate::fleet::{Fleet, Host};
+use crate::nics::NicSample;
+use crate::search::Limits;
+use crate::validation::{Answer, Expected, Scope, Step, Validation};
+
+/// Rounds of pairs beyond those that are made in any case.
+const ROUNDS: usize = 16;
+
+/// A validation under way.
+#[derive(Debug, Clone)]
+pub struct Run {
+    plan: Plan,
+    elapsed: f64,
+    reached: BTreeMap<String, Reached>,
+    nodes: BTreeMap<String, Node>,
+    chosen: Option<Chosen>,
+    validation: Option<Validation>,
+    measured: BTreeMap<Key, Measurement>,
+    launches: Vec<Launch>,
+    logs: Option<Logs>,
+}
+
+/// Launch, machines, NIC.
+type Key = (usize, Vec<String>, Option<String>);
+
+/// A launch: measurements that run at the same time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Launch {
+    /// From 1.
+    pub number: usize,
+    /// Which one.
+    pub step: Step,
+    /// Its measurements.
+    pub items: Vec<Item>,
+}
+
+/// One measurement of a launch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// The machines.
+    pub hosts: Vec<Host>,
+    /// The NIC, by its place in [`Chosen::nics`].
+    pub nic: Option<usize>,
+}
+
+impl Step {
+    /// As the journal and the answer name it.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Local(_) => "local",
+            Self::Smoke(_) => "smoke",
+            Self::Scale(_) => "scale",
+            Self::All(_) => "all",
+            Self::Pairs(_) => "pairs",
+            Self::Nics(_) => "nics",
+            Self::Without(_) => "without",
+        }
+    }
+
+    fn items(&self, nics: usize) -> Vec<Item> {
+        let alone = |hosts: Vec<Host>| Item { hosts, nic: None };
+        match self {
+            Self::Local(hosts) => hosts.iter().map(|it| alone(vec![*it])).collect(),
+            Self::Smoke(pair) => vec![alone(pair.hosts().to_vec())],
+            Self::Scale(hosts) | Self::All(hosts) | Self::Without(hosts) => vec![alone(hosts.clone())],
+            Self::Pairs(pairs) => pairs.iter().map(|it| alone(it.hosts().to_vec())).collect(),
+            Self::Nics(pairs) => pairs
+                .iter()
+                .flat_map(|(one, other)| {
+                    (0..nics).map(|nic| Item { hosts: vec![*one, *other], nic: Some(nic) })
+                })
+                .collect(),
+        }
+    }
+
+    fn answer(&self, items: &[Item], rates: Vec<Option<f64>>) -> Answer {
+        match self {
+            Self::Local(_) | Self::Pairs(_) => Answer::Each(rates),
+            Self::Smoke(_) | Self::Scale(_) | Self::All(_) | Self::Without(_) => {
+                Answer::One(rates.first().copied().flatten())
+            }
+            Self::Nics(_) => Answer::Nics(
+                items
+                    .iter()
+                    .zip(rates)
+                    .filter_map(|(item, rate)| {
+                        Some(NicSample { host: *item.hosts.first()?, nic: item.nic?, rate })
+                    })
+                    .collect(),
+            ),
+        }
+    }
+}
+
+impl Run {
+    /// Before anything was found out.
+    pub const fn new(plan: Plan) -> Self {
+        Self {
+            plan,
+            elapsed: 0.0,
+            reached: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            chosen: None,
+            validation: None,
+            measured: BTreeMap::new(),
+            launches: Vec::new(),
+            logs: None,
+        }
+    }
+
+    /// What was asked for.
+    pub const fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Another limit, for a run that goes on.
+    pub fn set_limits(&mut self, budget_s: u64, timeout_s: u64) {
+        self.plan.budget_s = budget_s;
+        self.plan.timeout_s = timeout_s;
+    }
+
+    /// Seconds of work so far.
+    pub const fn elapsed(&self) -> f64 {
+        self.elapsed
+    }
+
+    /// Whether the time is spent.
+    pub fn is_late(&self) -> bool {
+        self.elapsed >= crate::chance::as_f64(usize::try_from(self.plan.budget_s).unwrap_or(usize::MAX))
+    }
+
+    /// Who answered, and how.
+    pub const fn reached(&self) -> &BTreeMap<String, Reached> {
+        &self.reached
+    }
+
+    /// What machines said about themselves.
+    pub const fn nodes(&self) -> &BTreeMap<String, Node> {
+        &self.nodes
+    }
+
+    /// With what is measured.
+    pub const fn chosen(&self) -> Option<&Chosen> {
+        self.chosen.as_ref()
+    }
+
+    /// The decisions, once it is known with what is measured.
+    pub const fn validation(&self) -> Option<&Validation> {
+        self.validation.as_ref()
+    }
+
+    /// Launches whose measurements have all ended.
+    pub fn launches(&self) -> &[Launch] {
+        &self.launches
+    }
+
+    /// What the logs of NCCL say.
+    pub const fn logs(&self) -> Option<&Logs> {
+        self.logs.as_ref()
+    }
+
+    /// A measurement that has ended.
+    pub fn measurement(&self, launch: usize, item: &Item) -> Option<&Measurement> {
+        self.measured.get(&self.key(launch, item))
+    }
+
+    /// What a launch measured; none while a measurement is missing.
+    pub fn answer(&self, launch: &Launch) -> Option<Answer> {
+        let each = launch.items.iter().map(|it| Some(self.measurement(launch.number, it)?.rate));
+        Some(launch.step.answer(&launch.items, each.collect::<Option<Vec<_>>>()?))
+    }
+
+    /// Machines of a measurement, by name.
+    pub fn names(&self, item: &Item) -> Vec<String> {
+        let names = self.chosen.as_ref().map_or(&[][..], |it| &it.hosts);
+        item.hosts.iter().filter_map(|it| names.get(it.0).cloned()).collect()
+    }
+
+    /// The name of the NIC of a measurement.
+    pub fn nic(&self, item: &Item) -> Option<&str> {
+        let nics = &self.chosen.as_ref()?.nics;
+        nics.get(item.nic?).map(String::as_str)
+    }
+
+    fn key(&self, launch: usize, item: &Item) -> Key {
+        (launch, self.names(item), self.nic(item).map(str::to_owned))
+    }
+
+    /// The size of a launch, by what two machines reached.
+    pub fn size(&self, step: &Step) -> Size {
+        let engine = self.chosen.as_ref().map_or(Engine::Host, |it| it.engine);
+        let smoke = self.validation.as_ref().and_then(|it| it.smoke().rate());
+        Size::of(engine, step, smoke)
+    }
+
+    /// The launch that is next, with the measurements that are still missing; none when there is a verdict, or before anything is
+    /// chosen.
+    pub fn next(&self) -> Option<Launch> {
+        let launch = self.current()?;
+        let missing =
+            launch.items.iter().filter(|it| self.measurement(launch.number, it).is_none()).cloned().collect();
+        Some(Launch { items: missing, ..launch })
+    }
+
+    fn current(&self) -> Option<Launch> {
+        let step = self.validation.as_ref()?.next()?;
+        let nics = self.chosen.as_ref().map_or(0, |it| it.nics.len());
+        let items = step.items(nics);
+        Some(Launch { number: self.launches.len() + 1, step, items })
+    }
+
+    /// Takes a line of the journal.
+    pub fn take(&mut self, line: Line) {
+        self.elapsed = self.elapsed.max(line.elapsed_s);
+        match line.entry {
+            Entry::Started { .. } => {}
+            Entry::Reached(it) => drop(self.reached.insert(it.host.clone(), it)),
+            Entry::Node(it) => drop(self.nodes.insert(it.host.clone(), it)),
+            Entry::Chosen(it) => self.choose(it),
+            Entry::Measured(it) => {
+                let key = (it.launch, it.hosts.clone(), it.nic.clone());
+                self.measured.insert(key, it);
+            }
+            Entry::Logs(it) => self.logs = Some(it),
+        }
+        self.advance();
+    }
+
+    fn choose(&mut self, chosen: Chosen) {
+        let least = |it: Option<f64>| it.map(GigabytesPerSecond);
+        let expected =
+            Expected { local: least(chosen.local_least), all: least(self.plan.least.or(chosen.all_least)) };
+        let many = chosen.hosts.len();
+        let scope = Scope {
+            scale: true,
+            links: self.plan.links == Links::All,
+            nics: chosen.nics.len() > 1,
+            compare_local: chosen.engine == Engine::Nccl,
+        };
+        let limits = Limits { rounds: ROUNDS, seed: self.plan.seed };
+        self.validation =
+            Some(Validation::new(Fleet::new(chosen.hosts.clone()), expected, limits).with_scope(scope));
+        self.chosen = Some(chosen);
+        if scope.links {
+            self.widen(many);
+        }
+    }
+
+    /// Every pair, and as many rounds to explain what they show.
+    fn widen(&mut self, many: usize) {
+        if let Some(validation) = &mut self.validation {
+            validation.measure_links(many + ROUNDS);
+        }
+    }
+
+    /// Gives the decisions every launch whose measurements are all there.
+    fn advance(&mut self) {
+        while let Some(launch) = self.current() {
+            let measured: Vec<Option<&Measurement>> =
+                launch.items.iter().map(|it| self.measurement(launch.number, it)).collect();
+            let Some(measured) = measured.into_iter().collect::<Option<Vec<_>>>() else { return };
+            let rates = measured.iter().map(|it| it.rate).collect();
+            let seconds = measured.iter().map(|it| it.seconds).fold(0.0, f64::max);
+            let answer = launch.step.answer(&launch.items, rates);
+            let Some(validation) = &mut self.validation else { return };
+            validation.record(&launch.step, answer);
+            let first_pairs = matches!(launch.step, Step::Pairs(_)) && validation.search().rounds() == 1;
+            let many = validation.search().fleet().len();
+            self.launches.push(launch);
+            if first_pairs && self.plan.links == Links::Auto {
+                let left = crate::chance::as_f64(usize::try_from(self.plan.budget_s).unwrap_or(usize::MAX))
+                    - self.elapsed;
+                if seconds * crate::chance::as_f64(many) <= left / 2.0 {
+                    self.widen(many);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! How much a launch sends.
+
+use super::Engine;
+use crate::validation::Step;
+
+/// The size of a collective and how often it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size {
+    /// Bytes.
+    pub bytes: u64,
+    /// Timed iterations.
+    pub iterations: usize,
+    /// Iterations before them.
+    pub warm_up: usize,
+}
+
+const MIB: u64 = 1 << 20;
+/// How long one call of a pair should take, in seconds: long against what starts and ends it, short against a budget of minutes.
+const CALL: f64 = 0.2;
+/// All timed calls together.
+const SERIES: f64 = 0.8;
+/// How many seconds' worth of bytes a ring of many machines has at most.
+const RING: f64 = 0.5;
+/// More memory is not taken from a machine.
+const MOST: u64 = 1 << 30;
+
+impl Size {
+    /// The size of a step. `smoke`: what two machines reached with the smallest one, in GB/s.
+    ///
+    /// Host memory: as many bytes as a pair moves in 0.2 s, from 1 to 64 MiB. A ring of n machines cuts its bytes into n parts, each
+    /// as late as its latest machine: a part has a quarter of what a pair sends, as long as half a second is enough for all. NCCL: 1 GiB, where published rates are taken
+    /// too, and with which GPUs are done in a moment.
+    pub fn of(engine: Engine, step: &Step, smoke: Option<f64>) -> Self {
+        let machines = match step {
+            Step::Scale(hosts) | Step::All(hosts) | Step::Without(hosts) => hosts.len() as u64,
+            _ => 1,
+        };
+        match (engine, step) {
+            (Engine::Host, Step::Smoke(_)) => Self { bytes: MIB, iterations: 3, warm_up: 1 },
+            (Engine::Host, Step::Local(_)) => Self { bytes: MIB, iterations: 5, warm_up: 2 },
+            (Engine::Host, _) => {
+                let wanted = smoke.map_or(4 * MIB, |rate| bytes(rate * 1e9 * CALL));
+                let pair = (0..=6).map(|it| MIB << it).take_while(|it| *it <= wanted).last().unwrap_or(MIB);
+                let most = smoke.map_or(pair, |rate| floor(bytes(rate * 1e9 * RING))).clamp(pair, MOST);
+                let bytes = (pair / 4).saturating_mul(machines).next_power_of_two().clamp(pair, most);
+                // A ring over many sends its bytes twice, a pair once.
+                let sent = if machines > 2 { 2 * bytes } else { bytes };
+                let call = smoke.map_or(CALL, |rate| seconds(sent) / rate);
+                Self { bytes, iterations: calls(SERIES / call), warm_up: usize::from(machines == 1) }
+            }
+            (Engine::Nccl, Step::Smoke(_)) => Self { bytes: 64 * MIB, iterations: 10, warm_up: 3 },
+            (Engine::Nccl, _) => Self { bytes: 1024 * MIB, iterations: 20, warm_up: 5 },
+        }
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it saturates, and is cut to 64 MiB"
+)]
+const fn bytes(it: f64) -> u64 {
+    it as u64
+}
+
+/// The power of two that is not larger.
+fn floor(it: u64) -> u64 {
+    1 << it.checked_ilog2().unwrap_or(0)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "at most 1 GiB")]
+fn seconds(bytes: u64) -> f64 {
+    bytes as f64 / 1e9
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+fn calls(it: f64) -> usize {
+    it.clamp(2.0, 20.0) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MIB, Size};
+    use crate::live::Engine;
+    use crate::validation::Step;
+    use crate::{Host, Pair};
+
+    #[test]
+    fn a_slow_link_sends_less() {
+        let pairs = Step::Pairs(vec![Pair::new(Host(0), Host(1))]);
+        let size = |rate| Size::of(Engine::Host, &pairs, Some(rate));
+        // 200 Mbit/s, 10 Gbit/s, 100 Gbit/s, and a link that hardly moves.
+        assert_eq!(size(0.024), Size { bytes: 4 * MIB, iterations: 4, warm_up: 1 });
+        assert_eq!(size(1.2).bytes, 64 * MIB);
+        assert_eq!(size(12.0), Size { bytes: 64 * MIB, iterations: 20, warm_up: 1 });
+        assert_eq!(size(0.0001).bytes, MIB);
+    }
+
+    #[test]
+    fn a_ring_of_many_sends_more() {
+        let all =
+            |machines| Size::of(Engine::Host, &Step::All((0..machines).map(Host).collect()), Some(0.024));
+        assert_eq!(all(2).bytes, 4 * MIB);
+        assert_eq!(all(16), Size { bytes: 8 * MIB, iterations: 2, warm_up: 0 });
+        assert_eq!(all(1000).bytes, 8 * MIB);
+    }
+}
