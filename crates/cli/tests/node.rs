@@ -1,7 +1,5 @@
 //! `plumb node`: this machine, recorded states, several of them; exit codes and formats.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 #[expect(dead_code, reason = "other tests use the rest")]
 mod common;
 

@@ -60,18 +60,18 @@ fn measured(run: &Run, launch: &Launch, model: &mut Model) -> Vec<Entry> {
 fn journal(spec: &str, links: Links) -> (Run, Vec<Line>) {
     let mut model = Model::new(Spec::read(spec).unwrap());
     let plan = plan(model.fleet().len(), links);
-    let mut lines = vec![Line { elapsed_s: 1.0, entry: chosen(&plan) }];
+    let mut written = vec![Line { elapsed_s: 1.0, entry: chosen(&plan) }];
     let mut run = Run::new(plan);
-    run.take(lines[0].clone());
+    run.take(written[0].clone());
     while let Some(launch) = run.next() {
         for entry in measured(&run, &launch, &mut model) {
             let line = Line { elapsed_s: run.elapsed() + 0.1, entry };
             run.take(line.clone());
-            lines.push(line);
+            written.push(line);
         }
-        assert!(lines.len() < 10_000);
+        assert!(written.len() < 10_000);
     }
-    (run, lines)
+    (run, written)
 }
 
 fn verdict(run: &Run) -> Verdict {

@@ -204,7 +204,9 @@ impl Compare {
             let Some((mine, other, ratio)) = figure.and_then(|it| both(&it.values)) else { continue };
             let (percent, what, unit) = (ratio * 100.0, quantity.name(), quantity.unit());
             let (mine, other) = (shown(mine), shown(other));
-            return format!("{name} reaches {percent:.0} % of the {what} of {base}: {mine} instead of {other} {unit}");
+            return format!(
+                "{name} reaches {percent:.0} % of the {what} of {base}: {mine} instead of {other} {unit}"
+            );
         }
         let largest = self
             .bandwidths

@@ -139,7 +139,7 @@ const CASES: &[Case] = &[
     (
         |it| {
             (it.gpus, it.driver.as_mut().unwrap().problem) =
-                (None, Some("driver/library version mismatch".to_owned()))
+                (None, Some("driver/library version mismatch".to_owned()));
         },
         "node-driver-not-working",
         Severity::Error,
@@ -249,7 +249,7 @@ const CASES: &[Case] = &[
                 gpu: "0000:53:00".to_owned(),
                 count: 2,
                 ..Xid::default()
-            })
+            });
         },
         "node-xid",
         Severity::Error,
@@ -267,7 +267,7 @@ const CASES: &[Case] = &[
                 severity: AerSeverity::Fatal,
                 count: 1,
                 ..Aer::default()
-            })
+            });
         },
         "node-pcie-errors",
         Severity::Error,
