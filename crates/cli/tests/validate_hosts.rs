@@ -125,7 +125,7 @@ fn a_healthy_fleet_is_go_and_its_results_say_the_same_again() {
     }
 }
 
-/// The proof of issue 14: `cargo test -p plumb --features system-tests --test validate_hosts -- --ignored`.
+/// By hand: `cargo test -p plumb --features system-tests --test validate_hosts -- --ignored`.
 #[test]
 #[ignore = "takes twenty minutes"]
 fn a_healthy_fleet_is_go_twenty_times_out_of_twenty() {
