@@ -224,3 +224,32 @@ fn the_json_is_as_its_schema_says() {
         assert!(errors.is_empty(), "{arguments:?}: {errors:#?}");
     }
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn pods_are_shown_with_their_manifest() {
+    let pods = [
+        "validate",
+        "--kubernetes",
+        "--nodes",
+        "2",
+        "--instance",
+        "p5.48xlarge",
+        "--image",
+        "train:1",
+        "--dry-run",
+    ];
+    let answer = plumb(pods);
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+    for part in [
+        "kubectl create -f -",
+        "kubectl delete -f -",
+        "completionMode: Indexed",
+        "activeDeadlineSeconds: 2400",
+        "plumb-validate-1  kubectl exec -i plumb-validate-1 -c node -- ",
+    ] {
+        assert!(answer.stdout.contains(part), "{part}: {}", answer.stdout);
+    }
+    assert_eq!(plumb(["validate", "--kubernetes", "--nodes", "2"]).code, Some(2));
+    assert_eq!(plumb(["validate", "--hosts", "a,b", "--nodes", "2", "--dry-run"]).code, Some(2));
+}

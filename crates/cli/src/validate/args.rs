@@ -13,7 +13,7 @@ use crate::fleet::Format;
 #[command(
     after_help = "Exit codes: 0 GO; 1 NO-GO: some machines must be taken out or repaired; 2 INCONCLUSIVE, or plumb could not validate."
 )]
-#[command(group(clap::ArgGroup::new("fleet").args(["hosts", "slurm", "resume", "replay", "simulate"])))]
+#[command(group(clap::ArgGroup::new("fleet").args(["hosts", "slurm", "kubernetes", "resume", "replay", "simulate"])))]
 pub(crate) struct Validate {
     /// Validate these machines over ssh: `node[01-16]`, `a,b,user@c:2222`, or a file with one per line (a hostfile of MPI).
     #[arg(long, value_name = "LIST|FILE", help_heading = "Machines")]
@@ -25,8 +25,21 @@ pub(crate) struct Validate {
     #[arg(long, help_heading = "Machines")]
     pub(crate) slurm: bool,
 
-    /// The number of nodes in the batch script.
-    #[arg(long, value_name = "N", requires = "slurm", help_heading = "Machines")]
+    /// Validate nodes of a Kubernetes cluster: an Indexed Job with a waiting pod on each is created with kubectl, and deleted afterwards.
+    /// Needs --nodes and --instance, and the right to create jobs and to use `kubectl exec`.
+    #[arg(long, requires_all = ["nodes", "instance"], help_heading = "Machines")]
+    pub(crate) kubernetes: bool,
+
+    /// The container image of the pods.
+    #[arg(long, value_name = "IMAGE", requires = "kubernetes", help_heading = "Machines")]
+    pub(crate) image: Option<String>,
+
+    /// The namespace of the pods.
+    #[arg(long, value_name = "NAME", requires = "kubernetes", help_heading = "Machines")]
+    pub(crate) namespace: Option<String>,
+
+    /// The number of nodes in the batch script, or of pods.
+    #[arg(long, value_name = "N", conflicts_with_all = ["hosts", "replay", "simulate", "resume"], help_heading = "Machines")]
     pub(crate) nodes: Option<usize>,
 
     /// The partition in the batch script.

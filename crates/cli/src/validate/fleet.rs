@@ -5,16 +5,24 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
-use ::validate::live::Run;
+use ::validate::live::{Failed, Run};
 use launch::{
-    BatchScript, Host, Inside, Joined, RankIdentity, Srun, SrunOptions, Ssh, SshOptions, Way, hosts_of_file,
-    hosts_of_list, hosts_of_slurm,
+    BatchScript, Host, Inside, Joined, Kubernetes, KubernetesOptions, Obstacle, RankIdentity, Srun,
+    SrunOptions, Ssh, SshOptions, Stop, Way, hosts_of_file, hosts_of_list, hosts_of_slurm,
 };
+
+use ::manifest::Request;
 
 use super::args::Validate;
 
 /// The longest hostfile that is read.
 const LONGEST: u64 = 1 << 20;
+/// The name of the pods.
+const POD: &str = "plumb-validate";
+/// How long pods may take to start: images are pulled, nodes are added.
+const START: Duration = Duration::from_secs(600);
+/// Pods that are spoken to at the same time.
+const PARALLEL: usize = 32;
 /// How long the processes of a launcher may take to find each other.
 const JOIN: Duration = Duration::from_secs(60);
 
@@ -22,8 +30,8 @@ const JOIN: Duration = Duration::from_secs(60);
 pub(super) struct Fleet {
     pub(super) hosts: Vec<Host>,
     pub(super) way: Box<dyn Way>,
-    /// Ranks of the launcher that did not come.
-    pub(super) missing: Vec<usize>,
+    /// Machines that did not come: ranks of the launcher, pods.
+    pub(super) missing: Vec<(String, Failed)>,
 }
 
 /// How machines are reached.
@@ -32,11 +40,16 @@ enum Kind {
     Ssh,
     Srun,
     Inside,
+    Kubernetes,
 }
 
 /// None where this process is a worker of another and has done its work, or has written a script.
 pub(super) fn open(args: &Validate, earlier: Option<&Run>) -> Result<Option<Fleet>, String> {
     let kind = match (args.slurm, earlier.map(|it| it.plan().way.as_str())) {
+        _ if args.kubernetes => Kind::Kubernetes,
+        (_, Some("kubectl")) => {
+            return Err("pods of another job are on other nodes: start the validation again".to_owned());
+        }
         (true, _) | (_, Some("srun")) => Kind::Srun,
         (_, Some("the launcher")) => Kind::Inside,
         _ if args.hosts.is_some() || earlier.is_some() => Kind::Ssh,
@@ -57,6 +70,7 @@ pub(super) fn open(args: &Validate, earlier: Option<&Run>) -> Result<Option<Flee
             Ok(Some(Fleet { hosts, way: Box::new(way), missing: Vec::new() }))
         }
         Kind::Inside => inside(),
+        Kind::Kubernetes => in_pods(args).map(Some),
     }
 }
 
@@ -95,10 +109,72 @@ fn inside() -> Result<Option<Fleet>, String> {
     match Inside::join(identity, JOIN).map_err(|it| it.to_string())? {
         Joined::Followed => Ok(None),
         Joined::Driver(way) => {
-            let (hosts, missing) = (way.hosts(), way.missing().to_vec());
+            let absent = |rank: &usize| {
+                let text = "did not connect to rank 0".to_owned();
+                let action = "look at the launcher's output: did it start this rank?".to_owned();
+                (format!("rank{rank}"), Failed { text, action })
+            };
+            let (hosts, missing) = (way.hosts(), way.missing().iter().map(absent).collect());
             Ok(Some(Fleet { hosts, way: Box::new(way), missing }))
         }
     }
+}
+
+/// A pod on each of some nodes, which are deleted when the way is cleaned.
+fn in_pods(args: &Validate) -> Result<Fleet, String> {
+    let (Some(nodes), Some(machine)) = (args.nodes, args.instance) else {
+        return Err("--kubernetes needs --nodes N and --instance NAME".to_owned());
+    };
+    let pods = u32::try_from(nodes).ok().filter(|it| *it > 0).ok_or("--nodes: too many or none")?;
+    let request = Request {
+        image: args.image.clone(),
+        name: Some(POD.to_owned()),
+        namespace: args.namespace.clone(),
+        ..Request::new(::manifest::Kind::Job, machine, pods)
+    };
+    // Pods that nobody deletes end some time after plumb would have ended.
+    let seconds = u32::try_from(args.budget.as_secs().saturating_add(START.as_secs())).unwrap_or(u32::MAX);
+    let options = KubernetesOptions {
+        program: "kubectl".into(),
+        arguments: Vec::new(),
+        manifest: ::manifest::write_waiting(&request, seconds)?,
+        name: POD.to_owned(),
+        namespace: args.namespace.clone(),
+        pods: nodes,
+        container: "node".to_owned(),
+        wait: START,
+        parallel: PARALLEL,
+        plumb: None,
+    };
+    let mut way = Kubernetes::new(options.clone()).map_err(|it| it.to_string())?;
+    if args.dry_run {
+        return around(&way, &options.manifest).map(|()| Fleet {
+            hosts: way.hosts(),
+            way: Box::new(way),
+            missing: Vec::new(),
+        });
+    }
+    let stop = Stop::on_signals().map_err(|it| it.to_string())?;
+    let failed = match way.start(&stop) {
+        Ok(it) => it,
+        Err(error) => {
+            way.clean();
+            return Err(error.to_string());
+        }
+    };
+    let absent = |(name, obstacle): (String, Obstacle)| {
+        let action = "kubectl describe pod shows why it does not run".to_owned();
+        (name, Failed { text: obstacle.to_string(), action })
+    };
+    Ok(Fleet { hosts: way.hosts(), way: Box::new(way), missing: failed.into_iter().map(absent).collect() })
+}
+
+/// `--dry-run`: what is created before and deleted after everything else.
+fn around(way: &Kubernetes, manifest: &str) -> Result<(), String> {
+    let mut out = io::stdout().lock();
+    let lines = way.shown_around();
+    let text = format!("# before and after: {} with this manifest\n{manifest}\n", lines.join("; "));
+    out.write_all(text.as_bytes()).map_err(|error| error.to_string())
 }
 
 /// The batch script that runs this command inside an allocation.

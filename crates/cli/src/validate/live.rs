@@ -73,12 +73,12 @@ impl<'a> Drive<'a> {
         // From here on: a worker of a launcher ends as its launcher wants.
         let stop = Stop::on_signals().map_err(|error| error.to_string())?;
         let names: Vec<(String, Host)> = fleet.hosts.iter().map(|it| (it.to_string(), it.clone())).collect();
-        let missing: Vec<String> = fleet.missing.iter().map(|it| format!("rank{it}")).collect();
+        let missing = fleet.missing;
         let plan = Plan {
             schema: SCHEMA.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             way: fleet.way.name().to_owned(),
-            hosts: names.iter().map(|it| it.0.clone()).chain(missing.iter().cloned()).collect(),
+            hosts: names.iter().map(|it| it.0.clone()).chain(missing.iter().map(|it| it.0.clone())).collect(),
             budget_s: args.budget.as_secs(),
             timeout_s: args.timeout.as_secs(),
             links: match args.links {
@@ -103,10 +103,8 @@ impl<'a> Drive<'a> {
         };
         let progress = Progress::new(journal.elapsed());
         let (mut run, mut journal) = (run, journal);
-        for host in missing {
-            let text = "did not connect to rank 0".to_owned();
-            let action = "look at the launcher's output: did it start this rank?".to_owned();
-            let failed = Some(Failed { text, action });
+        for (host, failed) in missing {
+            let failed = Some(failed);
             let entry = Reached { host, failed, address: None, version: None, clock_s: None };
             journal.add(&mut run, Entry::Reached(entry));
         }
