@@ -13,6 +13,7 @@ use crate::fleet::Format;
 #[command(
     after_help = "Exit codes: 0 GO; 1 NO-GO: some machines must be taken out or repaired; 2 INCONCLUSIVE, or plumb could not validate."
 )]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag that was given or not")]
 #[command(group(clap::ArgGroup::new("fleet").args(["hosts", "slurm", "kubernetes", "resume", "replay", "simulate"])))]
 pub(crate) struct Validate {
     /// Validate these machines over ssh: `node[01-16]`, `a,b,user@c:2222`, or a file with one per line (a hostfile of MPI).
