@@ -11,7 +11,7 @@ use report::{Beside, Validate};
 use super::folder::{self, Journal};
 use super::measure::{Outcome, Site, tries};
 use super::progress::Progress;
-use super::{args, fleet, nccl_logs, node};
+use super::{args, fleet, nccl_logs, node, parts};
 use crate::args::Colour;
 use crate::{UNDECIDED, complain};
 
@@ -273,14 +273,14 @@ impl<'a> Drive<'a> {
             .filter_map(|it| self.run.nodes().get(&it.0))
             .filter(|it| it.facts.is_some())
             .collect();
-        let gpus = node::usual_gpus(&answered);
+        let gpus = parts::usual_gpus(&answered);
         let engine = match self.args.engine {
             args::Engine::Nccl => Engine::Nccl,
             args::Engine::Host => Engine::Host,
             args::Engine::Auto if gpus > 0 => Engine::Nccl,
             args::Engine::Auto => Engine::Host,
         };
-        let takes_part = |it: &&&Node| engine == Engine::Host || node::gpus(it) == gpus;
+        let takes_part = |it: &&&Node| engine == Engine::Host || parts::gpus(it) == gpus;
         let hosts: Vec<String> = answered.iter().filter(takes_part).map(|it| it.host.clone()).collect();
         if hosts.is_empty() {
             return None;
@@ -291,7 +291,7 @@ impl<'a> Drive<'a> {
         };
         let expected = super::expected::of(self.args, engine, hosts.len(), ranks);
         Some(Chosen {
-            nics: node::nics(&answered, engine, self.args.net.as_deref()),
+            nics: parts::nics(&answered, engine, self.args.net.as_deref()),
             hosts,
             engine,
             ranks,

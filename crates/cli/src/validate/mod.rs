@@ -17,6 +17,8 @@ mod measure;
 mod nccl_logs;
 mod node;
 #[cfg(target_os = "linux")]
+mod parts;
+#[cfg(target_os = "linux")]
 mod progress;
 
 use std::io::{self, Write};

@@ -1,8 +1,8 @@
 //! Stage 1: what machines say about themselves, each against the catalogue and all against each other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use ::validate::live::{Engine, Node, Run};
+use ::validate::live::{Node, Run};
 use evidence::node::NodeState;
 use report::Unfit;
 use rules::Severity;
@@ -28,7 +28,7 @@ pub(super) fn answer(host: &str, ended: &launch::Ended) -> Node {
 }
 
 /// The state of a machine, under the name that the user gave it.
-fn state(node: &Node) -> Option<NodeState> {
+pub(super) fn state(node: &Node) -> Option<NodeState> {
     let facts = node.facts.as_ref()?;
     let state = facts.get("state").unwrap_or(facts).clone();
     let state: NodeState = serde_json::from_value(state).ok()?;
@@ -109,36 +109,4 @@ fn merge(all: Vec<Unfit>) -> Vec<Unfit> {
         }
     }
     merged
-}
-
-/// How many GPUs a machine has.
-pub(super) fn gpus(node: &Node) -> usize {
-    state(node).and_then(|it| it.gpus).map_or(0, |it| it.len())
-}
-
-/// How many most machines have.
-pub(super) fn usual_gpus(nodes: &[&Node]) -> usize {
-    let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
-    for node in nodes {
-        *counts.entry(gpus(node)).or_default() += 1;
-    }
-    counts.into_iter().max_by_key(|it| (it.1, it.0)).map_or(0, |it| it.0)
-}
-
-/// NICs that every machine has and that can be measured alone, if there are several.
-pub(super) fn nics(nodes: &[&Node], engine: Engine, net: Option<&str>) -> Vec<String> {
-    let of = |node: &&Node| -> BTreeSet<String> {
-        let Some(state) = state(node) else { return BTreeSet::new() };
-        match engine {
-            Engine::Nccl => state.rdma.unwrap_or_default().into_iter().map(|it| it.device).collect(),
-            Engine::Host => {
-                let up = state.interfaces.unwrap_or_default().into_iter();
-                up.filter(|it| it.physical && it.state.as_deref() == Some("up")).map(|it| it.name).collect()
-            }
-        }
-    };
-    let common = nodes.iter().map(of).reduce(|all, one| all.intersection(&one).cloned().collect());
-    let common: Vec<String> = common.unwrap_or_default().into_iter().collect();
-    // A network that the user chose is one NIC.
-    if common.len() < 2 || (engine == Engine::Host && net.is_some()) { Vec::new() } else { common }
 }
