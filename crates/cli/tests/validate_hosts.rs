@@ -138,10 +138,7 @@ fn a_healthy_fleet_is_go_twenty_times_out_of_twenty() {
 #[test]
 fn slow_nodes_are_named_and_nobody_else() {
     let bed = Bed::new(16);
-    bed.hosts.limit(7, "100mbit");
-    bed.validate("half", &["--links", "few"]).is(1, &[("node", &["h7"])]);
     bed.hosts.limit(7, "160mbit");
-    bed.validate("four-fifths", &["--links", "few"]).is(1, &[("node", &["h7"])]);
     bed.hosts.limit(12, "100mbit");
     let said = bed.validate("two", &["--links", "few"]);
     let mut named = said.named();
@@ -154,6 +151,16 @@ fn slow_nodes_are_named_and_nobody_else() {
         said.stderr,
         said.json
     );
+}
+
+#[test]
+#[ignore = "takes minutes; two slow nodes at once are in the test before"]
+fn one_slow_node_is_named_and_nobody_else() {
+    let bed = Bed::new(16);
+    for (number, rate) in ["100mbit", "160mbit"].iter().enumerate() {
+        bed.hosts.limit(7, rate);
+        bed.validate(&format!("one{number}"), &["--links", "few"]).is(1, &[("node", &["h7"])]);
+    }
 }
 
 #[test]

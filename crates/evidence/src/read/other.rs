@@ -132,8 +132,12 @@ impl Reader {
                 self.facts.openings.push(Opening { rank, line: line.into(), spot, counted: None });
             }
             if let Some(at) = self.last_error.iter().position(|it| *it == rank) {
-                self.last_error.swap_remove(at);
                 let text = strip::bare(line);
+                // Another announcement is not the text of the one before it.
+                if text.trim_ascii() == b"Last error:" {
+                    return None;
+                }
+                self.last_error.swap_remove(at);
                 let is_text = !text.is_empty() && !text.starts_with(b"Exception raised from");
                 return is_text.then(|| without_head(line, text, Level::Warn));
             }
