@@ -374,6 +374,10 @@ impl CaseBuilder {
                 }
             }
         }
+        let mut training = self.loose.training;
+        for (state, quote) in self.blocks.states {
+            training.state(state, &quote);
+        }
         Case {
             sources: self.sources,
             processes,
@@ -388,7 +392,7 @@ impl CaseBuilder {
             manifests: self.blocks.manifests,
             dumps: self.dumps,
             ras: self.ras,
-            training: self.loose.training,
+            training,
             protocols: self.loose.protocols,
             banners: self.loose.banners,
         }

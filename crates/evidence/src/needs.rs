@@ -47,6 +47,8 @@ pub enum Source {
     HostProcesses,
     /// The states of two nodes or more.
     SeveralNodes,
+    /// How many GPUs a node should have.
+    ExpectedGpus,
 }
 
 /// A source that a rule needs and the input lacks.
@@ -99,6 +101,9 @@ impl Source {
                 "the programs of the host: run `plumb node` on the host, or in a container with --pid=host"
             }
             Self::SeveralNodes => "the states of several nodes: `plumb node A.json B.json ...`",
+            Self::ExpectedGpus => {
+                "how many GPUs the node should have: `--gpus 0` for a login or CPU node, otherwise `--gpus 8` or `--instance NAME`"
+            }
         }
     }
 }

@@ -11,10 +11,9 @@ use std::net::IpAddr;
 
 use evidence::ending::{self, Ending};
 use evidence::facts::Warning;
-use evidence::signals::application::{
-    CLOSED, DESYNC, FINGERPRINT, GLOO_CLOSED, MISSING_RANKS, OUT_OF_MEMORY, REMOTE_ERROR, STORE_CLOSED,
-    STORE_TIMEOUT, WATCHDOG_TIMEOUT,
-};
+use evidence::signals::application::OUT_OF_MEMORY;
+use evidence::signals::collectives::{DESYNC, FINGERPRINT, MISSING_RANKS, STORE_TIMEOUT, WATCHDOG_TIMEOUT};
+use evidence::signals::ended::{CLOSED, GLOO_CLOSED, REMOTE_ERROR, STORE_CLOSED};
 use evidence::signals::launch::{CLIENTS_JOINED, MONITORED_BARRIER, STORE_BARRIER_TIMEOUT};
 use evidence::{Case, Kind, Process, Quote, Sighting};
 

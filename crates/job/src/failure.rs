@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use evidence::catalogue::class_of;
-use evidence::signals::application::{
+use evidence::signals::ended::{
     ELASTIC_EXIT, ELASTIC_FAILED, ELASTIC_RANK, ELASTIC_ROOT, ELASTIC_TABLE, MPI_CODE, MPI_FAILED,
     MPI_PROCESS, MPI_SIGNAL, MPI_SIGNAL_NAME, WORKER_ENDED,
 };

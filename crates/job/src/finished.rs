@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use evidence::signals::application::{CLOSED, REMOTE_ERROR, WATCHDOG_TIMEOUT};
+use evidence::signals::collectives::WATCHDOG_TIMEOUT;
+use evidence::signals::ended::{CLOSED, REMOTE_ERROR};
 use evidence::{Case, Member, Quote};
 
 /// Ranks that left early, and those that they left behind.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use evidence::signals::application::{TIMEOUT_STATUS, WATCHDOG_TIMEOUT, WORK_STATUS};
+use evidence::signals::collectives::{TIMEOUT_STATUS, WATCHDOG_TIMEOUT, WORK_STATUS};
 use evidence::{Case, Sighting};
 
 /// A collective that timed out on a rank.

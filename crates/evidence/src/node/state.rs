@@ -27,6 +27,8 @@ pub struct NodeState {
     pub driver: Option<Driver>,
     /// The GPUs that the driver lists; `None` where it could not be asked.
     pub gpus: Option<Vec<Gpu>>,
+    /// Bus, model and PCI Express link of the GPUs as the kernel shows them, where the driver could not be asked.
+    pub kernel_gpus: Option<Vec<Gpu>>,
     /// Ports of RDMA devices (EFA, InfiniBand, RoCE); `None` where /sys is not visible.
     pub rdma: Option<Vec<RdmaPort>>,
     /// Network interfaces without `lo`; `None` where /sys is not visible.

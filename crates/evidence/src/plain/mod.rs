@@ -17,7 +17,7 @@ pub use protocols::Protocols;
 pub use topology_matrix::{GpuPath, LegendEntry, MatrixRow, TopologyMatrix};
 pub(crate) use topology_matrix::{Heading, UNKNOWN_PATH, is_device as is_matrix_device};
 pub use topology_xml::{TopologyXml, XmlGpu, XmlNet};
-pub use training::{Bar, Memory, Rates, StepTimes, Training};
+pub use training::{Bar, Bars, EPOCH, Memory, State, StepTimes, Steps, Track, Training, Updates};
 
 use crate::scan::number;
 use crate::source::{Distinct, Kind, Quote, Spot};
@@ -62,8 +62,10 @@ pub(crate) enum What {
     Banner,
     /// A blank line: it ends tables.
     Blank,
-    /// A whole JSON document of nccl-tests, on one or many lines: its text so far.
+    /// A line of a JSON document of nccl-tests.
     Json,
+    /// A line of the file with the state of the Trainer.
+    State,
 }
 
 /// Recognises lines.
@@ -79,6 +81,7 @@ enum Document {
     Manifest,
     Xml,
     Json,
+    State,
 }
 
 impl Classifier {
@@ -111,17 +114,21 @@ impl Classifier {
             Some(Document::Manifest) => (What::Manifest, Kind::Manifest, line),
             Some(Document::Xml) => (What::TopologyXml, Kind::TopologyXml, line),
             Some(Document::Json) => (What::Json, Kind::NcclTests, line),
+            Some(Document::State) => (What::State, Kind::TrainingLog, line),
             None => recognise(line)?,
         };
         let label = line.len() - inner.len();
         match what {
             What::Protocols => loose.protocols.take(&Quote::new(spot, inner)),
-            What::Training => loose.training.take(inner, || Quote::new(spot, line)),
+            What::Training => {
+                let before = line.get(..label).unwrap_or_default();
+                loose.training.take(inner, before, || Quote::new(spot, line));
+            }
             What::Banner => {
                 loose.banners.note(String::from_utf8_lossy(inner).trim().into(), || Quote::new(spot, line));
             }
             // A JSON document may be one long line; everything else is short.
-            What::Json => {
+            What::Json | What::State => {
                 let quote = Quote { spot, text: String::from_utf8_lossy(line).into() };
                 out.push(Plain::new(what, quote, 0));
             }
@@ -183,6 +190,13 @@ impl Loose {
     }
 }
 
+/// Whether a file begins as the state of a Trainer does, which is one document.
+pub fn is_trainer_state(beginning: &[u8]) -> bool {
+    let head = beginning.get(..beginning.len().min(4096)).unwrap_or_default();
+    let has = |part: &[u8]| memchr::memmem::find(head, part).is_some();
+    head.trim_ascii_start().starts_with(b"{") && has(b"\"log_history\"") && has(b"\"global_step\"")
+}
+
 /// The kind of a file by its beginning.
 fn document(bytes: &[u8]) -> Option<Document> {
     let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
@@ -191,10 +205,11 @@ fn document(bytes: &[u8]) -> Option<Document> {
     if inner.starts_with(b"<system") || inner.starts_with(b"<?xml") {
         return Some(Document::Xml);
     }
-    if inner.starts_with(b"{")
-        && (memchr::memmem::find(head, b"\"nccl_version\"").is_some()
-            || memchr::memmem::find(head, b"\"start_time\"").is_some())
-    {
+    let has = |part: &[u8]| memchr::memmem::find(head, part).is_some();
+    if is_trainer_state(bytes) {
+        return Some(Document::State);
+    }
+    if inner.starts_with(b"{") && (has(b"\"nccl_version\"") || has(b"\"start_time\"")) {
         return Some(Document::Json);
     }
     let manifest = head
@@ -233,6 +248,9 @@ pub(crate) struct Blocks {
     pub(crate) manifests: Vec<Manifest>,
     pub(crate) xml: Vec<TopologyXml>,
     json: Option<(String, Quote)>,
+    state: Option<(String, Quote)>,
+    /// States of the Trainer, one for each file.
+    pub(crate) states: Vec<(State, Quote)>,
     /// The table or document that the next line may belong to.
     tests_open: bool,
     matrix_open: bool,
@@ -255,8 +273,9 @@ impl Blocks {
             // These are read as they come.
             What::Protocols | What::Training | What::Banner => {}
             What::Blank => self.matrix_open = false,
-            What::Json => {
-                let (text, _) = self.json.get_or_insert_with(|| (String::new(), quote.clone()));
+            What::Json | What::State => {
+                let document = if line.what == What::Json { &mut self.json } else { &mut self.state };
+                let (text, _) = document.get_or_insert_with(|| (String::new(), quote.clone()));
                 if text.len() < Self::JSON_LIMIT {
                     text.push_str(&quote.text);
                     text.push('\n');
@@ -273,6 +292,12 @@ impl Blocks {
     /// The end of a file ends every table. Returns a problem with the file, if one shows now.
     pub(crate) fn end_file(&mut self) -> Option<Box<str>> {
         (self.tests_open, self.matrix_open, self.manifest_open, self.xml_open) = (false, false, false, false);
+        if let Some((text, quote)) = self.state.take() {
+            match State::read(&text) {
+                Ok(state) => self.states.push((state, quote)),
+                Err(error) => return Some(format!("not the state of a Trainer: {error}").into()),
+            }
+        }
         let (text, quote) = self.json.take()?;
         match nccl_tests::from_json(&text, &quote) {
             Ok(tests) => {

@@ -15,13 +15,22 @@
 //! ```
 
 mod arguments;
-mod speed;
+mod bar;
+mod report;
+mod stamp;
+mod state;
+mod steps;
+mod track;
 
 use crate::facts::Assignment;
+use crate::prefix;
 use crate::scan::word_after;
 use crate::source::{Distinct, Quote, Seen};
 
-pub use speed::Rates;
+pub use bar::{Bar, Bars, Updates};
+pub use state::State;
+pub use steps::{EPOCH, Steps};
+pub use track::Track;
 
 /// A training run, as its log shows it.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -36,12 +45,16 @@ pub struct Training {
     pub loss_lines: u64,
     /// Step times, where they are printed.
     pub step_times: Option<StepTimes>,
-    /// Samples per second of all ranks, where they are printed.
-    pub samples_per_s: Option<Rates>,
-    /// Tokens per second of one GPU, where they are printed.
-    pub tokens_per_s_per_gpu: Option<Rates>,
-    /// The last progress bar without a name.
-    pub bar: Option<Seen<Bar>>,
+    /// What is printed at steps.
+    pub steps: Steps,
+    /// Progress bars of steps.
+    pub bars: Bars,
+    /// The file with the state of the Trainer.
+    pub state: Option<State>,
+    /// The time of the earliest first line of a file, in seconds from a fixed point, where a logger writes date and time.
+    pub began: Option<f64>,
+    /// The epoch in which training ended.
+    pub last_epoch: Option<f64>,
     /// The largest memory seen.
     pub memory: Memory,
 }
@@ -51,67 +64,37 @@ pub struct Training {
 pub struct StepTimes {
     /// How many were printed.
     pub count: u64,
-    /// Their sum.
-    pub sum: f64,
+    /// Their sum in nanoseconds: whole, so that it is the same however a log is cut.
+    sum: u64,
     /// The shortest.
     pub shortest: f64,
     /// The longest.
     pub longest: f64,
 }
 
-/// A progress bar: `5/50 [03:51<34:39, 46.21s/it]`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Bar {
-    /// Steps that are done.
-    pub done: u64,
-    /// All steps.
-    pub total: u64,
-    /// What they took.
-    pub seconds: u64,
-}
-
-impl Bar {
-    /// A bar that begins the line: what has a name before it counts something else than steps.
-    fn read(line: &str) -> Option<Self> {
-        let (percent, rest) = line.split_once("%|")?;
-        if percent.len() > 3 || !percent.bytes().all(|it| it.is_ascii_digit()) {
-            return None;
-        }
-        let (counts, times) = rest.rsplit_once("| ")?.1.split_once(" [")?;
-        let (done, total) = counts.split_once('/')?;
-        let elapsed =
-            times.split_once('<').filter(|it| it.1.ends_with("s/it]") || it.1.ends_with("it/s]"))?.0;
-        let mut parts = elapsed.split(':').map(|it| it.parse::<u64>().ok());
-        let seconds = parts.try_fold(0_u64, |sum, it| sum.checked_mul(60)?.checked_add(it?))?;
-        let bar = Self { done: done.trim().parse().ok()?, total: total.trim().parse().ok()?, seconds };
-        (bar.done > 0 && bar.done <= bar.total && bar.seconds > 0).then_some(bar)
-    }
-}
-
 impl StepTimes {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     fn one(milliseconds: f64) -> Self {
-        Self { count: 1, sum: milliseconds, shortest: milliseconds, longest: milliseconds }
+        let sum = (milliseconds * 1e6).round() as u64;
+        Self { count: 1, sum, shortest: milliseconds, longest: milliseconds }
     }
 
     fn join(self, other: Self) -> Self {
         Self {
             count: self.count + other.count,
-            sum: self.sum + other.sum,
+            sum: self.sum.saturating_add(other.sum),
             shortest: self.shortest.min(other.shortest),
             longest: self.longest.max(other.longest),
         }
     }
 
-    /// The mean without the longest, which is usually the first: it also compiles, allocates and connects.
-    #[expect(clippy::cast_precision_loss, reason = "a count of steps is far below 2^52")]
-    pub fn usual(&self) -> f64 {
-        if self.count < 3 { self.mean() } else { (self.sum - self.longest) / (self.count - 1) as f64 }
-    }
-
     /// The mean.
-    #[expect(clippy::cast_precision_loss, reason = "a count of steps is far below 2^52")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "counts of steps and nanoseconds are below 2^52 in any real log"
+    )]
     pub fn mean(&self) -> f64 {
-        self.sum / self.count as f64
+        self.sum as f64 / 1e6 / self.count as f64
     }
 }
 
@@ -171,14 +154,21 @@ static ROUTINE: &[&str] = &[
 
 pub(super) fn is_line(line: &[u8]) -> bool {
     let inner = unlabelled(line);
+    begins_as_known(inner) || is_bar(inner) || report::is_line(inner)
+}
+
+fn begins_as_known(inner: &[u8]) -> bool {
     match inner.first() {
         Some(b'f' | b'F' | b'T' | b'L' | b'E' | b'n')
             if TRACEBACK.iter().any(|it| inner.starts_with(it.as_bytes())) =>
         {
             true
         }
-        Some(b'N' | b'I' | b'T' | b'G' | b'*' | b'S' | b'D' | b'B' | b'A' | b'P' | b'U') => is_known(inner),
-        Some(b'm') if is_known(inner) => true,
+        Some(b'N' | b'I' | b'T' | b'G' | b'*' | b'S' | b'D' | b'B' | b'A' | b'P' | b'U' | b'm')
+            if is_known(inner) =>
+        {
+            true
+        }
         Some(b'{') => {
             inner.starts_with(b"{'loss':")
                 || inner.starts_with(b"{'train_runtime':")
@@ -186,19 +176,18 @@ pub(super) fn is_line(line: &[u8]) -> bool {
         }
         Some(b'M') => inner.starts_with(b"MA ") && memchr::memmem::find(inner, b"Max_MA").is_some(),
         Some(b'C') => inner.starts_with(b"CPU Virtual Memory:") || inner.starts_with(b"Config: alpha="),
-        Some(b'i') if inner.starts_with(b"iter ") => memchr::memmem::find(inner, b"time").is_some(),
-        Some(b'i') if inner.starts_with(b"iteration ") => memchr::memmem::find(inner, ITERATION).is_some(),
         Some(b's') if inner.starts_with(b"step ") => memchr::memmem::find(inner, b"loss").is_some(),
-        Some(b's' | b'[' | b'e') if speed::is_line(inner) => true,
+        Some(b't') if inner.starts_with(TOKENS.as_bytes()) => true,
         Some(b't') if inner.starts_with(b"train_runtime ") => runtime(inner).is_some(),
-        Some(b'0'..=b'9') => {
-            memchr::memmem::find(inner, b"%|").is_some_and(|it| it < 4)
-                && str::from_utf8(inner).is_ok_and(|it| Bar::read(it.trim_end()).is_some())
-        }
         Some(b'"') if runtime(inner).is_some() => true,
         Some(b'"' | b'a'..=b'z') => arguments::is_line(inner),
         _ => false,
     }
+}
+
+fn is_bar(inner: &[u8]) -> bool {
+    let has = |part: &[u8]| memchr::memmem::find(inner, part).is_some();
+    (has(b"s/it") || has(b"it/s")) && str::from_utf8(inner).is_ok_and(|it| Bar::read(it).is_some())
 }
 
 /// Whether a line begins as one of the lists.
@@ -206,21 +195,21 @@ fn is_known(inner: &[u8]) -> bool {
     SETTINGS.iter().chain(ROUTINE).any(|it| inner.starts_with(it.as_bytes()))
 }
 
-/// In a line of Megatron.
-const ITERATION: &[u8] = b"elapsed time per iteration (ms): ";
+/// The line in which `nanoGPT` says how many tokens a step has.
+const TOKENS: &str = "tokens per iteration will be: ";
 
 impl Training {
-    pub(super) fn take(&mut self, line: &[u8], quote: impl Fn() -> Quote) {
+    /// A line, and what a logger or launcher put before it.
+    pub(super) fn take(&mut self, line: &[u8], before: &[u8], quote: impl Fn() -> Quote) {
         let line = String::from_utf8_lossy(unlabelled(line));
         let line = line.trim();
         if let Some(rest) = line.strip_prefix("{'train_runtime': ") {
+            self.last_epoch = word_after(line, "'epoch': ").and_then(number).or(self.last_epoch);
             if let Some(seconds) =
                 rest.split([',', '}']).next().and_then(|it| it.trim().trim_matches(['\'', '"']).parse().ok())
             {
                 self.runtime_seconds.get_or_insert_with(|| Seen { value: seconds, count: 1, quote: quote() });
             }
-        } else if line.starts_with("{'loss':") {
-            self.loss_lines += 1;
         } else if line.starts_with("Stage 3 initialize beginning") {
             let stage = Assignment { name: "zero_optimization_stage".into(), value: "3".into() };
             self.arguments.note(stage, quote);
@@ -234,23 +223,19 @@ impl Training {
             let percent =
                 word_after(line, "percent = ").and_then(|it| it.trim_end_matches('%').parse::<f64>().ok());
             keep_largest(&mut self.memory.host_percent, percent, &quote);
-        } else if line.starts_with("iter ") {
-            self.loss_lines += 1;
-            let time = word_after(line, "time: ").or_else(|| word_after(line, "time "));
-            self.step(time.and_then(|it| it.trim_end_matches(',').strip_suffix("ms")));
-        } else if line.starts_with("iteration ") {
-            self.loss_lines += 1;
-            self.step(word_after(line, "elapsed time per iteration (ms): "));
         } else if let Some(seconds) = runtime(line.as_bytes()) {
             self.runtime_seconds.get_or_insert_with(|| Seen { value: seconds, count: 1, quote: quote() });
-        } else if speed::is_line(line.as_bytes()) {
+        } else if let Some(tokens) = line.strip_prefix(TOKENS) {
+            let value = tokens.trim().replace(',', "").into();
+            self.arguments.note(Assignment { name: "tokens_per_iteration".into(), value }, quote);
+        } else if let Some(report) = report::read(line) {
+            // A report is recognised wherever it stands in its line, so that the time may be in the line itself.
+            let begin = line.as_bytes().get(..line.len().min(OPENING)).unwrap_or_default();
+            self.report(&report, if before.is_empty() { begin } else { before }, &quote);
+        } else if line.starts_with("{'loss':") {
             self.loss_lines += 1;
-            let speed = speed::read(line);
-            keep_largest(&mut self.memory.gpu_max, speed.memory, &quote);
-            join(&mut self.samples_per_s, speed.samples.map(Rates::one));
-            join(&mut self.tokens_per_s_per_gpu, speed.tokens.map(Rates::one));
         } else if let Some(bar) = Bar::read(line) {
-            self.bar = Some(Seen { value: bar, count: 1, quote: quote() });
+            self.bars.push(bar);
         } else if let Some((name, value)) = line.split_once(" = ")
             && SETTINGS.iter().any(|it| line.starts_with(it))
         {
@@ -262,27 +247,86 @@ impl Training {
         }
     }
 
-    /// Adds the time of a step, in milliseconds as printed.
-    fn step(&mut self, text: Option<&str>) {
-        if let Some(ms) = text.and_then(|it| it.parse::<f64>().ok()).filter(|it| it.is_finite() && *it > 0.0)
-        {
-            let one = StepTimes::one(ms);
+    /// A part of a line that a progress bar overwrote.
+    pub(crate) fn overwritten(&mut self, part: &[u8]) {
+        if let Some(bar) = str::from_utf8(part).ok().and_then(|it| Bar::read(it.trim_start())) {
+            self.bars.push(bar);
+        }
+    }
+
+    /// The first line of a file.
+    pub(crate) fn opening(&mut self, line: &[u8]) {
+        let written = prefix::time(line.get(..line.len().min(OPENING)).unwrap_or_default());
+        // A time of day alone may be anything, and one without a year cannot be compared with one that has it.
+        let at = written.filter(|it| it.as_bytes().get(4) == Some(&b'-')).and_then(stamp::seconds);
+        self.began = earlier(self.began, at);
+    }
+
+    fn report(&mut self, report: &report::Report, before: &[u8], quote: &impl Fn() -> Quote) {
+        let &report::Report {
+            number,
+            epoch,
+            seconds,
+            elapsed,
+            tokens_per_gpu,
+            tokens,
+            samples,
+            steps,
+            memory,
+        } = report;
+        keep_largest(&mut self.memory.gpu_max, memory, quote);
+        let is_step = number.is_some() || epoch.is_some();
+        self.loss_lines += u64::from(is_step);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "an epoch is a small number above 0"
+        )]
+        let part = epoch.map(|it| (it * EPOCH).round() as u64);
+        let key = number.or(part);
+        self.loss_lines += u64::from(!is_step && (seconds.is_some() || samples.is_some()));
+        if let Some(seconds) = seconds {
+            let one = StepTimes::one(seconds * 1e3);
             self.step_times = Some(self.step_times.map_or(one, |it| it.join(one)));
+        }
+        let at = prefix::time(before).filter(|_| is_step).and_then(stamp::seconds);
+        self.steps.seconds.push(key, seconds);
+        self.steps.tokens_per_gpu.push(key, tokens_per_gpu);
+        self.steps.tokens.push(key, tokens);
+        self.steps.samples.push(key, samples);
+        self.steps.rate.push(key, steps);
+        let (track, stamps) = match number {
+            Some(_) => (&mut self.steps.elapsed, &mut self.steps.at),
+            None => (&mut self.steps.elapsed_by_epoch, &mut self.steps.at_by_epoch),
+        };
+        track.push(key, elapsed);
+        stamps.push(key, at);
+    }
+
+    /// The file with the state of the Trainer. Of several, as in the folders of checkpoints, the last one counts.
+    pub(crate) fn state(&mut self, state: State, quote: &Quote) {
+        if let Some(value) = state.runtime {
+            self.runtime_seconds.get_or_insert_with(|| Seen { value, count: 1, quote: quote.clone() });
+        }
+        self.loss_lines = self.loss_lines.max(state.losses);
+        if self.state.as_ref().is_none_or(|it| it.steps <= state.steps) {
+            self.state = Some(state);
         }
     }
 
     pub(super) fn merge(&mut self, later: Self) {
         self.settings.merge(later.settings);
         self.arguments.merge(later.arguments);
-        self.bar = later.bar.or(self.bar.take());
+        self.steps.merge(later.steps);
+        self.bars.merge(later.bars);
+        self.began = earlier(self.began, later.began);
+        self.last_epoch = later.last_epoch.or(self.last_epoch);
         self.runtime_seconds = self.runtime_seconds.take().or(later.runtime_seconds);
         self.loss_lines += later.loss_lines;
         self.step_times = match (self.step_times, later.step_times) {
             (Some(mine), Some(later)) => Some(mine.join(later)),
             (mine, later) => mine.or(later),
         };
-        join(&mut self.samples_per_s, later.samples_per_s);
-        join(&mut self.tokens_per_s_per_gpu, later.tokens_per_s_per_gpu);
         self.memory.gpu_last = later.memory.gpu_last.or(self.memory.gpu_last.take());
         for (mine, later) in [
             (&mut self.memory.gpu_max, later.memory.gpu_max),
@@ -318,15 +362,20 @@ impl Training {
 
     /// Whether anything was read.
     pub fn is_empty(&self) -> bool {
-        *self == Self::default()
+        *self == Self { began: self.began, ..Self::default() }
     }
 }
 
-fn join(mine: &mut Option<Rates>, later: Option<Rates>) {
-    *mine = match (*mine, later) {
-        (Some(mine), Some(later)) => Some(mine.join(later)),
-        (mine, later) => mine.or(later),
-    };
+/// How far into a line its time is looked for.
+const OPENING: usize = 64;
+
+fn earlier(one: Option<f64>, other: Option<f64>) -> Option<f64> {
+    [one, other].into_iter().flatten().min_by(f64::total_cmp)
+}
+
+/// `'0.625'}`
+fn number(text: &str) -> Option<f64> {
+    text.trim_matches(['\'', '"', ',', '}']).parse().ok().filter(|it: &f64| it.is_finite() && *it > 0.0)
 }
 
 /// The seconds of `train_runtime = 0:40:41.04`, as the Trainer's table of metrics has it, and of `"train_runtime": 2441.04,` in the file
@@ -357,7 +406,7 @@ fn keep_largest(slot: &mut Option<Seen<f64>>, value: Option<f64>, quote: &impl F
 
 #[cfg(test)]
 mod tests {
-    use super::{Bar, Training, is_line};
+    use super::{Training, is_line};
     use crate::source::{Quote, Spot};
 
     #[test]
@@ -377,14 +426,14 @@ mod tests {
             "  seq_length ...................................... 2048",
         ] {
             assert!(is_line(line.as_bytes()), "{line}");
-            it.take(line.as_bytes(), || Quote::new(Spot { region: 0, line: 0 }, line.as_bytes()));
+            it.take(line.as_bytes(), b"", || Quote::new(Spot { region: 0, line: 0 }, line.as_bytes()));
         }
         assert_eq!(it.setting("Gradient Accumulation steps").map(|it| &*it.value.value), Some("4"));
         assert_eq!(it.runtime_seconds.as_ref().map(|it| it.value), Some(2441.04));
         assert_eq!(it.memory.gpu_max.as_ref().map(|it| it.value), Some(1.99));
         assert_eq!(it.step_times.map(|it| (it.count, it.longest)), Some((3, 6235.95)));
-        assert_eq!(it.bar.as_ref().map(|it| it.value), Some(Bar { done: 5, total: 50, seconds: 231 }));
-        assert_eq!(it.tokens_per_s_per_gpu.map(|it| it.usual()), Some(3456.0));
+        assert_eq!(it.bars.of_steps(Some(50)).map(|it| it.last.seconds), Some(231));
+        assert_eq!(it.steps.tokens_per_gpu.by_step(), [(10, 3456.0), (83_594, 1771.0)]);
         assert_eq!(it.argument("seq_length").map(|it| &*it.value.value), Some("2048"));
     }
 
@@ -397,7 +446,7 @@ mod tests {
         ] {
             let mut it = Training::default();
             assert!(is_line(line.as_bytes()), "{line}");
-            it.take(line.as_bytes(), || Quote::new(Spot { region: 0, line: 0 }, line.as_bytes()));
+            it.take(line.as_bytes(), b"", || Quote::new(Spot { region: 0, line: 0 }, line.as_bytes()));
             assert_eq!(it.runtime_seconds.map(|it| it.value), Some(2441.0), "{line}");
         }
         for line in ["train_runtime", "train_runtime = ", "train_runtime = 0:x", "\"train_runtime\": null"] {
@@ -406,19 +455,39 @@ mod tests {
     }
 
     #[test]
-    fn bars_with_a_name_count_something_else() {
-        assert_eq!(
-            Bar::read("100%|####| 50/50 [1:38:28<00:00, 46.17s/it]"),
-            Some(Bar { done: 50, total: 50, seconds: 5908 })
-        );
-        for line in [
-            "Loading checkpoint shards: 100%|####| 4/4 [00:03<00:00,  1.2it/s]",
-            "  0%|          | 0/50 [00:00<?, ?it/s]",
-            "100%|####| 36718/36718 [00:10<00:00, 3500 examples/s]",
-            "%|",
+    fn the_time_before_a_line_is_kept_by_its_step() {
+        let mut it = Training::default();
+        let quote = || Quote::new(Spot { region: 0, line: 0 }, b"");
+        for (before, line) in [
+            (
+                "[titan] 2025-06-16 22:30:50,322 - root - INFO - ",
+                "step: 200  loss:  6.1  memory: 1GiB  tps: 5,856",
+            ),
+            (
+                "[titan] 2025-06-16 22:31:04,322 - root - INFO - ",
+                "step: 210  loss:  6.0  memory: 1GiB  tps: 5,593",
+            ),
+            ("2024-01-01T10:00:00Z ", "{'loss': 1.2, 'epoch': 0.1}"),
+            ("2024-01-01T10:00:10Z ", "{'loss': 1.1, 'epoch': 0.2}"),
         ] {
-            assert_eq!(Bar::read(line), None, "{line}");
+            it.take(line.as_bytes(), before.as_bytes(), quote);
+            it.take(format!("{before}{line}").as_bytes(), b"", quote);
         }
+        assert_eq!(it.steps.at.growth(), [(210, 1.4)]);
+        assert_eq!(it.steps.at_by_epoch.growth(), [(2000, 0.01)]);
+    }
+
+    #[test]
+    fn values_without_the_number_of_a_step_are_in_order() {
+        let mut it = Training::default();
+        for line in [
+            "[batch=5/20]:",
+            "\t Train throughput/batches_per_sec: 0.5",
+            "\t Train throughput/batches_per_sec: 0.25",
+        ] {
+            it.take(line.as_bytes(), b"", || Quote::new(Spot { region: 0, line: 0 }, line.as_bytes()));
+        }
+        assert_eq!(it.steps.rate.by_step(), [(1, 0.5), (2, 0.25)]);
     }
 
     #[test]
@@ -431,7 +500,7 @@ mod tests {
             "\"device\": \"none\"",
         ];
         for (line, at) in lines.into_iter().zip(0..) {
-            it.take(line.as_bytes(), || Quote::new(Spot { region: 0, line: at }, line.as_bytes()));
+            it.take(line.as_bytes(), b"", || Quote::new(Spot { region: 0, line: at }, line.as_bytes()));
         }
         let device = |object: &str| it.member(object, "device").map(|it| it.value.value.to_string());
         assert_eq!(device("offload_optimizer").as_deref(), Some("cpu"));

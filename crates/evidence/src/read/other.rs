@@ -62,6 +62,7 @@ impl Reader {
             return None;
         }
         let shown = shown(line);
+        self.overwritten(line);
         let structured = self.structured(shown, spot);
         if let Some(it) = self.last_error(line, spot) {
             if self.facts.last_errors.len() < SIGHTING_LIMIT {
@@ -109,6 +110,17 @@ impl Reader {
             self.repeated = Some(Repeated { progress, training, ..Repeated::default() });
         }
         known.or(ended)
+    }
+
+    /// What a progress bar showed before it was drawn again on the same line.
+    pub(super) fn overwritten(&mut self, line: &[u8]) {
+        let Some(end) = memchr::memrchr(b'\r', line) else { return };
+        let before = line.get(..end).unwrap_or_default();
+        if memmem::find(before, b"it").is_some() {
+            for part in before.split(|it| *it == b'\r') {
+                self.facts.loose.training.overwritten(part);
+            }
+        }
     }
 
     /// A line of a table, a document or a trainer.

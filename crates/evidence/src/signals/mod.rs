@@ -17,8 +17,10 @@ mod template;
 
 pub mod application;
 pub mod blocked;
+pub mod collectives;
 pub mod cuda;
 pub mod efa;
+pub mod ended;
 pub mod hardware;
 pub mod ib;
 pub mod interface;
@@ -115,6 +117,8 @@ impl Sighting {
 
 /// All families of signals.
 pub static FAMILIES: &[&[&Signal]] = &[
+    collectives::ALL,
+    ended::ALL,
     application::ALL,
     blocked::ALL,
     cuda::ALL,

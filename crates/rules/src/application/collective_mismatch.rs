@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evidence::signals::application::{
+use evidence::signals::collectives::{
     BOOTSTRAP_TRUNCATED, FINGERPRINT, MESSAGE_TRUNCATED, MISMATCHED_COLLECTIVE, RECORDED_MISMATCH,
     SIZE_MISMATCH,
 };

@@ -1,7 +1,8 @@
 //! One rank ended with a program error, and the other ranks reported it.
 
 use evidence::ending::Kind;
-use evidence::signals::application::{CLOSED, CRASH, EXCEPTION, RANK_EXCEPTION, REMOTE_ERROR};
+use evidence::signals::application::{CRASH, EXCEPTION, RANK_EXCEPTION};
+use evidence::signals::ended::{CLOSED, REMOTE_ERROR};
 use evidence::{Quote, Sighting, Source};
 
 use crate::sentence::shorten;

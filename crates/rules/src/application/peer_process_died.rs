@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use evidence::signals::application::{
-    CLOSED, GLOO_CLOSED, PEER_DIED, PROXY_FAILED, REMOTE_ERROR, SOCKET_CALL, TIMEOUT_STATUS, WATCHDOG_TIMEOUT,
-};
+use evidence::signals::collectives::{TIMEOUT_STATUS, WATCHDOG_TIMEOUT};
+use evidence::signals::ended::{CLOSED, GLOO_CLOSED, PEER_DIED, PROXY_FAILED, REMOTE_ERROR, SOCKET_CALL};
 use evidence::signals::launch::UNIQUE_ID_WAIT;
 use evidence::{Process, Sighting, Source};
 

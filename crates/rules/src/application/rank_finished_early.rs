@@ -1,7 +1,8 @@
 //! A rank ended well while the others still waited for it.
 
 use evidence::Source;
-use evidence::signals::application::{CLOSED, REMOTE_ERROR, WATCHDOG_TIMEOUT};
+use evidence::signals::collectives::WATCHDOG_TIMEOUT;
+use evidence::signals::ended::{CLOSED, REMOTE_ERROR};
 use job::FailureKind;
 use job::failure::{Exit, exits};
 use job::finished::left_early;

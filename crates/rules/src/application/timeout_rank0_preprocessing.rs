@@ -1,9 +1,7 @@
 //! Rank 0 prepares data for longer than the timeout of the other ranks.
 
-use evidence::signals::application::{
-    DATA_PROGRESS, GLOO_TIMEOUT, MAIN_PROCESS_FIRST, PREPARING_DATA, STORE_TIMEOUT, TIMEOUT_STATUS,
-    WATCHDOG_TIMEOUT,
-};
+use evidence::signals::application::{DATA_PROGRESS, MAIN_PROCESS_FIRST, PREPARING_DATA};
+use evidence::signals::collectives::{GLOO_TIMEOUT, STORE_TIMEOUT, TIMEOUT_STATUS, WATCHDOG_TIMEOUT};
 use evidence::signals::launch::{MONITORED_BARRIER, STORE_BARRIER_TIMEOUT, UNIQUE_ID_WAIT};
 use evidence::{Sighting, Source};
 

@@ -1,8 +1,7 @@
 //! Rank 0 writes a checkpoint for longer than the timeout of the other ranks.
 
-use evidence::signals::application::{
-    GLOO_TIMEOUT, SAVE_FRAME, SAVING, STORE_TIMEOUT, TIMEOUT_STATUS, WATCHDOG_TIMEOUT,
-};
+use evidence::signals::application::{SAVE_FRAME, SAVING};
+use evidence::signals::collectives::{GLOO_TIMEOUT, STORE_TIMEOUT, TIMEOUT_STATUS, WATCHDOG_TIMEOUT};
 use evidence::{Sighting, Source};
 
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};

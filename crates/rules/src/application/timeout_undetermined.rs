@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use evidence::signals::application::{
-    CLOSED, DESYNC, GLOO_TIMEOUT, HOROVOD_STALL, MISSING_RANKS, OPERATIONS_FAILED, REMOTE_ERROR, SOCKET_CALL,
-    STORE_TIMEOUT, TIMEOUT_STATUS, WATCHDOG_STUCK, WATCHDOG_TIMEOUT,
+use evidence::signals::collectives::{
+    DESYNC, GLOO_TIMEOUT, HOROVOD_STALL, MISSING_RANKS, OPERATIONS_FAILED, STORE_TIMEOUT, TIMEOUT_STATUS,
+    WATCHDOG_STUCK, WATCHDOG_TIMEOUT,
 };
+use evidence::signals::ended::{CLOSED, REMOTE_ERROR, SOCKET_CALL};
 use evidence::signals::launch::UNIQUE_ID_WAIT;
 use evidence::{Sighting, Source};
 

@@ -1,8 +1,8 @@
 //! The setup runs over an interface that does not reach the other nodes.
 
 use evidence::Source;
-use evidence::signals::application::GLOO_CLOSED;
 use evidence::signals::blocked::{CLIENT_FAILED, OTHER_CONNECT_FAILED};
+use evidence::signals::ended::GLOO_CLOSED;
 use evidence::signals::interface::{GLOO_LOOPBACK, GLOO_MESH_FAILED, NO_INTERFACE_IN_SUBNET};
 
 use super::address::{

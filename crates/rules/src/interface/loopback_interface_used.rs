@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use evidence::signals::application::{CLOSED, ELASTIC_TABLE};
+use evidence::signals::ended::{CLOSED, ELASTIC_TABLE};
 use evidence::signals::interface::{GLOO_LOOPBACK, GLOO_MESH_FAILED, OLD_INTERFACE, OLD_INTERFACES};
 use evidence::{Quote, Source};
 use job::failure::peer;

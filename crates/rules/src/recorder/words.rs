@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use evidence::Quote;
 use evidence::recorder::Call;
-use evidence::signals::application::{TIMEOUT_STATUS, WATCHDOG_TIMEOUT};
+use evidence::signals::collectives::{TIMEOUT_STATUS, WATCHDOG_TIMEOUT};
 use job::State;
 use job::recorder::{Differs, Recorded, Unpaired, Wait, What, compare, dumps, group_name};
 
