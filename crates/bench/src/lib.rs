@@ -27,4 +27,4 @@ pub use plan::{
 };
 pub use read::read;
 pub use record::Record;
-pub use run::{Device, Element, Oversubscribed, Row, Run, Timing, Wrong};
+pub use run::{Device, Element, Oversubscribed, Row, Run, Segments, Timing, Wrong};

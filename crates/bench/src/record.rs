@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::data::EngineKind;
 use crate::fit::{self, Point};
 use crate::plan::{Plan, Step, has_root, shown_operation};
-use crate::run::{Device, Oversubscribed, Run, Timing};
+use crate::run::{Device, Oversubscribed, Run, Segments, Timing};
 use crate::statistics::mean;
 
 /// The whole record.
@@ -46,6 +46,9 @@ pub struct Record {
     /// The transports between the ranks, where the engine reports them: `shared memory`, `TCP over eth0`.
     #[serde(default)]
     pub paths: Option<String>,
+    /// TCP segments, or packets of EFA, that each rank sent; empty where that is not known.
+    #[serde(default)]
+    pub segments: Vec<Segments>,
     /// A host with more ranks than cores.
     #[serde(rename = "crowded")]
     pub oversubscribed: Option<Oversubscribed>,
@@ -265,6 +268,7 @@ impl Record {
             wrong: None,
             first_wrong: None,
             paths: None,
+            segments: Vec::new(),
             oversubscribed: None,
             machine: None,
         }
@@ -297,6 +301,7 @@ impl Record {
             expected: it.element.expected.clone(),
         });
         it.paths.clone_from(&run.paths);
+        it.segments.clone_from(&run.segments);
         it.oversubscribed.clone_from(&run.oversubscribed);
         it.machine = context.machine.map(str::to_owned);
         it

@@ -26,6 +26,27 @@ pub struct Run {
     pub oversubscribed: Option<Oversubscribed>,
     /// The first wrong element.
     pub wrong: Option<Wrong>,
+    /// What each rank sent over the network; empty where that is not known.
+    pub segments: Vec<Segments>,
+}
+
+/// TCP segments, or packets of EFA.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Segments {
+    /// Sent, each time one was sent.
+    pub sent: u64,
+    /// Sent again because they were lost.
+    pub resent: u64,
+}
+
+/// With fewer segments a share says nothing.
+const FEW: u64 = 500;
+
+impl Segments {
+    /// The share that was sent again; none where few were sent.
+    pub fn share(self) -> Option<f64> {
+        (self.sent >= FEW).then(|| real(self.resent) / real(self.sent))
+    }
 }
 
 /// One size.

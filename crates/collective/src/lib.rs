@@ -64,4 +64,4 @@ pub use host::Oversubscription;
 pub use options::{Options, Transport};
 pub use schedule::Algorithm;
 pub use session::{Member, Rendezvous, RendezvousListener, Token};
-pub use tcp::Interface;
+pub use tcp::{Interface, Segments};

@@ -36,16 +36,16 @@
 //! # Tasks on other hosts
 //! A [`Request`] is built first, with one [`Task`] per host; a [`Way`] shows what it would run, or runs it. The contract is
 //! written at [`Way`]. The hosts come from a list ([`hosts_of_list`], [`hosts_of_file`], [`hosts_of_slurm`]) or from the way
-//! itself ([`Inside::hosts`], [`Kubernetes::hosts`]). [`Across`] makes the tasks of a job with ranks on several hosts.
+//! itself ([`Inside::hosts`], `Kubernetes::hosts`). [`Across`] makes the tasks of a job with ranks on several hosts.
 //!
 //! ```no_run
 //! use std::time::Duration;
 //!
-//! use launch::{Request, Ssh, SshOptions, Stop, Task, Way as _, hosts_of_list};
+//! use launch::{Client, Request, Ssh, Stop, Task, Way as _, hosts_of_list};
 //!
 //! let hosts = hosts_of_list("node[01-16]")?;
 //! let stop = Stop::on_signals()?;
-//! let mut way = Ssh::new(SshOptions::default())?;
+//! let mut way = Ssh::new(Client::ssh())?;
 //! way.place(&hosts, &stop, &mut |it| { /* it.outcome: where plumb is, or why it cannot be there */ })?;
 //! let tasks = hosts.iter().map(|it| Task::plumb(it.clone(), ["node", "--format", "json"])).collect();
 //! let request = Request::new("node probe", tasks, Duration::from_secs(60));
@@ -115,4 +115,4 @@ pub use rendezvous::{Bootstrap, Endpoint, ListenAddress, Opened, Rendezvous};
 pub use request::{Clock, Ended, How, Obstacle, ObstacleKind, Place, Placed, Program, Request, Shown, Task};
 pub use start::{Exit, Failure, Outcome, Part, Start, start};
 pub use way::{Stop, Way};
-pub use ways::{Here, Inside, Joined, Kubernetes, KubernetesOptions, Srun, SrunOptions, Ssh, SshOptions};
+pub use ways::{Client, Here, Inside, Joined, Kubernetes, KubernetesOptions, Srun, Ssh};

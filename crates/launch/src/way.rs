@@ -33,7 +33,9 @@ pub trait Way {
     fn name(&self) -> &'static str;
 
     /// Connects to these hosts and makes sure that each has the very file of this program: where the same file is found
-    /// at the same path it is used, otherwise it is copied to a new folder of the host. Reports every host once.
+    /// at the same path it is used, otherwise it is copied to a new folder of the host. A static program, which can load
+    /// neither NCCL nor NVML, gives way to an installed plumb of its version where the NVIDIA driver is. Reports every host
+    /// once.
     fn place(&mut self, hosts: &[Host], stop: &Stop, each: &mut dyn FnMut(&Placed)) -> Result<(), Error>;
 
     /// Every command that [`run`](Self::run) would start, in the order of the tasks.

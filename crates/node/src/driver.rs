@@ -41,7 +41,7 @@ impl Default for DriverGpu {
 pub(super) const NVLINKS: u32 = 18;
 
 /// A static build (musl) has no dynamic loader, so NVML cannot be loaded.
-const IS_STATIC: bool = cfg!(all(target_env = "musl", target_feature = "crt-static"));
+pub(super) const IS_STATIC: bool = cfg!(all(target_env = "musl", target_feature = "crt-static"));
 
 /// Reads all GPUs. The error says why NVML is not available.
 pub(super) fn read() -> Result<Driver, String> {
@@ -62,9 +62,9 @@ pub(super) fn read() -> Result<Driver, String> {
 pub(super) fn problem(error: &NvmlError) -> String {
     match error {
         NvmlError::LibloadingError(_) if IS_STATIC => {
-            "this is the static build of plumb, which cannot load NVML: use the glibc build".to_owned()
+            "the static build of plumb cannot load libnvidia-ml.so.1".to_owned()
         }
-        NvmlError::LibloadingError(_) => "its library is not installed".to_owned(),
+        NvmlError::LibloadingError(_) => "libnvidia-ml.so.1 is not found".to_owned(),
         other => other.to_string().to_lowercase(),
     }
 }

@@ -1,6 +1,7 @@
 //! The state of this machine: everything that [`NodeState`] holds.
 
 mod devices;
+mod kernel_gpus;
 mod kernel_log;
 mod libraries;
 mod limits;
@@ -16,6 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use evidence::node::{Driver, NodeState, NotSeen};
 
+use crate::driver;
 use crate::gpu_state::{self, Report};
 use crate::sysfs::{Sysfs, entries};
 
@@ -105,6 +107,7 @@ impl Surroundings {
             // A machine without a GPU has no driver, and nothing is wrong.
             Err(_) if module.is_none() && state.pci.gpus == Some(0) => {}
             Err(problem) => {
+                state.kernel_gpus = kernel_gpus::read(sysfs, &self.root);
                 driver.problem = Some(problem);
                 state.driver = Some(driver);
             }
@@ -136,7 +139,13 @@ fn not_seen(state: &NodeState, kernel_log: Option<&String>) -> Vec<NotSeen> {
         add(
             "state of the GPUs",
             &format!("NVML does not answer: {problem}"),
-            "run the glibc build of plumb where libnvidia-ml.so.1 and /dev/nvidia* are visible; in a container, start it with the NVIDIA runtime (`--gpus all`)",
+            if driver::IS_STATIC {
+                "run the glibc build of plumb on this machine"
+            } else if state.in_container() {
+                "start the container with the NVIDIA runtime (`docker run --gpus all`, in Kubernetes a limit of nvidia.com/gpu), or run plumb on the host"
+            } else {
+                "`nvidia-smi` must work: install the driver's libraries (libnvidia-ml.so.1) of the version of the kernel module"
+            },
         );
     }
     if state.pci.gpus.is_none() {

@@ -186,11 +186,14 @@ fn bus_of(path: &Path) -> Option<BusId> {
     BusId::parse(name).filter(|_| name.contains(':'))
 }
 
+/// `32.0 GT/s PCIe`; `Unknown` in some virtual machines.
+pub(super) fn gigatransfers(speed: &str) -> Option<f64> {
+    speed.split_whitespace().next()?.parse().ok().filter(|it: &f64| *it > 0.0 && it.is_finite())
+}
+
 /// `32.0 GT/s PCIe` and `16`
 fn link_of(device: &Path) -> Option<PciLink> {
-    let speed = text(&device.join("max_link_speed"))?;
-    let gigatransfers =
-        speed.split_whitespace().next()?.parse::<f64>().ok().filter(|it| *it > 0.0 && it.is_finite())?;
+    let gigatransfers = gigatransfers(&text(&device.join("max_link_speed"))?)?;
     // 255 where it is unknown.
     let width = text(&device.join("max_link_width"))?.parse().ok().filter(|it| (1..=32).contains(it))?;
     Some(PciLink { gigatransfers, width })

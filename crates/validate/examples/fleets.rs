@@ -33,7 +33,7 @@ fn next(state: &mut u64) -> f64 {
     ((*state >> 33) as f64) / f64::from(1_u32 << 31)
 }
 
-const KINDS: [&str; 18] = [
+const KINDS: [&str; 20] = [
     "quiet, healthy",
     "quiet, one slow of 100",
     "quiet, one slow",
@@ -42,6 +42,8 @@ const KINDS: [&str; 18] = [
     "quiet, up to 10 % fail",
     "quiet, one NIC",
     "quiet, one link of 8 to 16",
+    "quiet, one link of 17 to 100",
+    "quiet, one loses packets",
     "quiet, one switch of 16",
     "quiet, unlike: a third reaches half",
     "quiet, slow at times",
@@ -65,6 +67,7 @@ fn fleet(kind: &str, number: u64) -> (Spec, Vec<Culprit>) {
     match fault {
         "one slow of 100" => nodes = 100,
         "one link of 8 to 16" => nodes = 8 + (9.0 * next(&mut state)) as usize,
+        "one link of 17 to 100" => nodes = 17 + (84.0 * next(&mut state)) as usize,
         "one switch of 16" => nodes = nodes.max(48),
         _ => {}
     }
@@ -118,7 +121,13 @@ fn fleet(kind: &str, number: u64) -> (Spec, Vec<Culprit>) {
             spec.nic.push((it, nic, 0.0));
             bad.push(Culprit::Nic(it, nic));
         }
-        "one link of 8 to 16" => {
+        "one loses packets" => {
+            let it = host(&mut state);
+            spec.loss.push((it, it, 0.01 + 0.04 * next(&mut state)));
+            spec.congestion = 0.001 * next(&mut state);
+            bad.push(Culprit::Host(it));
+        }
+        "one link of 8 to 16" | "one link of 17 to 100" => {
             let pair = some(&mut state, 2);
             spec.link.push((pair[0], pair[1], 0.3 + 0.5 * next(&mut state)));
             bad.push(Culprit::Link(validate::Pair::new(pair[0], pair[1])));

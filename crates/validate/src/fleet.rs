@@ -95,4 +95,6 @@ pub struct Sample {
     pub pair: Pair,
     /// What they reached; none if it failed or did not end.
     pub rate: Option<GigabytesPerSecond>,
+    /// The share of segments that each of [`Pair::hosts`] sent again; none where that is not known.
+    pub resent: Option<[f64; 2]>,
 }

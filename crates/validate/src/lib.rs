@@ -8,6 +8,9 @@
 //! Pairs are judged against each other, not against a fixed number: [`Reference`] is what most of them reach. The rate of a pair is at
 //! most that of its slower machine, so that one normal pair clears two machines, and a machine is accused when it is slow against
 //! machines that are normal against others, more often than chance explains ([`judge()`]).
+//!
+//! Lost packets are judged in the same way by what is sent again ([`Usual`]): TCP and EFA make up for them, so that they need not cost
+//! bandwidth between two machines, and still delay a collective of many.
 
 #![forbid(unsafe_code)]
 
@@ -15,18 +18,24 @@ mod chance;
 mod fleet;
 mod judge;
 pub mod live;
+mod measured;
 mod nics;
 mod random;
 mod reference;
 pub mod replay;
+mod resent;
 mod rounds;
 mod search;
 pub mod simulate;
+mod step;
 mod validation;
 
 pub use fleet::{Fleet, Host, Pair, Sample};
-pub use judge::{Class, Culprit, Finding, Judgement, Question, Split, judge};
+pub use judge::{Class, Culprit, Finding, Judgement, Loss, Question, Split, judge};
+pub use measured::Measured;
 pub use nics::NicSample;
 pub use reference::Reference;
+pub use resent::Usual;
 pub use search::{Limits, Search};
-pub use validation::{Answer, Expected, Measured, Scope, Step, Validation, Verdict};
+pub use step::{Answer, Expected, Rates, Scope, Step, Verdict};
+pub use validation::Validation;

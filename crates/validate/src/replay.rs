@@ -149,7 +149,9 @@ impl Set {
             2 => {
                 // Machines that never met anybody in this kind of run are not part of it.
                 let pairs = runs.iter().enumerate().filter_map(|(round, run)| match run.hosts[..] {
-                    [one, other] => Some(Sample { round, pair: Pair::new(one, other), rate: run.rate }),
+                    [one, other] => {
+                        Some(Sample { round, pair: Pair::new(one, other), rate: run.rate, resent: None })
+                    }
                     _ => None,
                 });
                 let samples: Vec<Sample> = pairs.collect();

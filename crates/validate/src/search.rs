@@ -11,13 +11,15 @@ use crate::rounds;
 pub struct Limits {
     /// Rounds at most.
     pub rounds: usize,
+    /// Rounds at most while all together are slow and nothing explains it: every pair is measured then, where these are enough.
+    pub unexplained: usize,
     /// The order in which machines meet.
     pub seed: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { rounds: 20, seed: 1 }
+        Self { rounds: 20, unexplained: 120, seed: 1 }
     }
 }
 
@@ -95,16 +97,19 @@ impl Search {
         let asked = self.judgement.open.iter().any(question);
         let full = self.round < rounds::FULL;
         let done = self.round > 0 && !asked && (named || !full);
-        if done { None } else { self.pairs(full) }
+        if done { None } else { self.pairs(full, self.limits.rounds) }
     }
 
     /// More pairs although every machine is cleared or accused: something else is slow.
     pub fn more(&self) -> Option<Vec<Pair>> {
-        self.pairs(true)
+        // Everybody meets everybody, and what that shows is asked again. Where pairs are slow by chance, more of them tell nothing.
+        let every = self.fleet.len() + self.limits.rounds;
+        let more = if self.judgement.transient > 0 { 0 } else { every.min(self.limits.unexplained) };
+        self.pairs(true, more.max(self.limits.rounds))
     }
 
-    fn pairs(&self, full: bool) -> Option<Vec<Pair>> {
-        if self.round >= self.limits.rounds || self.fleet.len() < self.out.len() + 2 {
+    fn pairs(&self, full: bool, rounds: usize) -> Option<Vec<Pair>> {
+        if self.round >= rounds || self.fleet.len() < self.out.len() + 2 {
             return None;
         }
         // In a small fleet everybody is measured again, which costs no launch: how often pairs are slow by chance must be known.
@@ -116,13 +121,21 @@ impl Search {
     }
 
     /// The results of the pairs that [`Self::next`] named; a pair without a result counts as failed.
-    pub fn record(&mut self, pairs: &[Pair], mut result: impl FnMut(Pair) -> Option<f64>) {
+    ///
+    /// `resent`: the shares of segments that the two machines sent again, where they are known.
+    pub fn record(
+        &mut self,
+        pairs: &[Pair],
+        mut result: impl FnMut(Pair) -> Option<f64>,
+        mut resent: impl FnMut(Pair) -> Option<[f64; 2]>,
+    ) {
         for pair in pairs {
             let rate = result(*pair).filter(|it| it.is_finite() && *it > 0.0);
             self.samples.push(Sample {
                 round: self.round,
                 pair: *pair,
                 rate: rate.map(fabric::units::GigabytesPerSecond),
+                resent: resent(*pair).filter(|it| it.iter().all(|it| it.is_finite() && *it >= 0.0)),
             });
         }
         self.round += 1;

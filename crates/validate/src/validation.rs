@@ -4,142 +4,22 @@ use fabric::units::GigabytesPerSecond;
 
 use crate::fleet::{Fleet, Host, Pair};
 use crate::judge::{Class, Culprit, Finding, Question};
+use crate::measured::{CLOSE, Measured, Repeated};
 use crate::nics::{self, NicSample};
 use crate::random::Random;
 use crate::reference::Reference;
+use crate::resent::Usual;
+use crate::rounds::FULL;
 use crate::search::{Limits, Search};
-
-/// One launch.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
-    /// The collective inside each machine, all machines at the same time.
-    Local(Vec<Host>),
-    /// Two machines: does it run at all?
-    Smoke(Pair),
-    /// One collective over the first 4, 8, 16, ... machines, on the way to all.
-    Scale(Vec<Host>),
-    /// One collective over all these machines.
-    All(Vec<Host>),
-    /// Pairs that run at the same time.
-    Pairs(Vec<Pair>),
-    /// Every NIC of the first machine of each pair by itself, against the second; the last pair is normal, for comparison.
-    Nics(Vec<(Host, Host)>),
-    /// All machines again without those that are accused.
-    Without(Vec<Host>),
-}
-
-/// What a launch measured, in the order of its [`Step`]; none where it failed or did not end.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
-    /// Of [`Step::Local`] and [`Step::Pairs`].
-    Each(Vec<Option<f64>>),
-    /// Of [`Step::Smoke`], [`Step::Scale`], [`Step::All`] and [`Step::Without`].
-    One(Option<f64>),
-    /// Of [`Step::Nics`].
-    Nics(Vec<NicSample>),
-}
-
-/// How it ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// All machines together reach what is normal.
-    Go,
-    /// They do not, and the findings say which to take out.
-    NoGo,
-    /// They do not, or that was not measured, and no part explains it.
-    Inconclusive,
-}
-
-/// What should be reached at least; without it, machines are compared with each other alone.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Expected {
-    /// Inside a machine.
-    pub local: Option<GigabytesPerSecond>,
-    /// By all machines together. Without it a round of pairs says what is normal, and all must come near to that.
-    pub all: Option<GigabytesPerSecond>,
-}
-
-/// Which measurements a validation makes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a kind of measurement")]
-pub struct Scope {
-    /// 4, 8, 16, ... machines before all: a launch that hangs is met where it is small.
-    pub scale: bool,
-    /// Every pair of machines once: a slow link of a large fleet shows in no other measurement.
-    pub links: bool,
-    /// Machines have several NICs, which can be measured one by one.
-    pub nics: bool,
-    /// Machines by themselves are compared with each other; otherwise only those that fail are named.
-    pub compare_local: bool,
-}
-
-impl Default for Scope {
-    fn default() -> Self {
-        Self { scale: false, links: false, nics: true, compare_local: true }
-    }
-}
+use crate::step::{Answer, Expected, Rates, Scope, Step, Verdict};
 
 /// The part of the rate of a pair that all machines together must reach where nothing else is expected. Pairs find the part that is
 /// slow; this finds a network that is slow only together: four times as many links below a switch as above it, or worse. A ring of host
 /// memory is as late as its latest process in every step, so that busy processors cost it half and more.
 const OF_PAIRS: f64 = 0.25;
 
-/// A launch with one result.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Measured {
-    /// It did not run.
-    Not,
-    /// It failed or did not end.
-    Failed,
-    /// What it reached, in GB/s.
-    Rate(f64),
-}
-
-impl Measured {
-    fn of(rate: Option<f64>) -> Self {
-        rate.map_or(Self::Failed, Self::Rate)
-    }
-
-    /// What it reached.
-    pub const fn rate(self) -> Option<f64> {
-        match self {
-            Self::Rate(rate) => Some(rate),
-            Self::Not | Self::Failed => None,
-        }
-    }
-
-    const fn ran(self) -> bool {
-        !matches!(self, Self::Not)
-    }
-}
-
-/// Launches of the same machines: a busy network slows one of them down.
-#[derive(Debug, Clone, Default)]
-struct Repeated {
-    hosts: Vec<Host>,
-    rates: Vec<Option<f64>>,
-}
-
-/// A rate that is above what is needed by less than this is measured again.
-const CLOSE: f64 = 0.05;
-/// Launches of the same machines after which the middle one counts.
-const REPEATED: usize = 3;
-
-impl Repeated {
-    fn add(&mut self, hosts: &[Host], rate: Option<f64>) -> Measured {
-        if self.hosts != hosts {
-            *self = Self { hosts: hosts.to_vec(), rates: Vec::new() };
-        }
-        self.rates.push(rate);
-        let mut sorted = self.rates.clone();
-        sorted.sort_by(|a, b| a.unwrap_or(0.0).total_cmp(&b.unwrap_or(0.0)));
-        Measured::of(sorted.get((sorted.len() - 1) / 2).copied().flatten())
-    }
-
-    fn is_decided(&self) -> bool {
-        self.rates.len() >= REPEATED
-    }
-}
+/// The largest standard deviation of pairs of a quiet fleet.
+const QUIET: f64 = 0.025;
 
 /// A validation under way.
 #[derive(Debug, Clone)]
@@ -154,6 +34,7 @@ pub struct Validation {
     smoke: Measured,
     all: Measured,
     all_launches: Repeated,
+    all_resent: Vec<Vec<f64>>,
     nics: Vec<NicSample>,
     nics_of: Vec<Host>,
     without: Measured,
@@ -175,6 +56,7 @@ impl Validation {
             smoke: Measured::Not,
             all: Measured::Not,
             all_launches: Repeated::default(),
+            all_resent: Vec::new(),
             nics: Vec::new(),
             nics_of: Vec::new(),
             without: Measured::Not,
@@ -263,6 +145,10 @@ impl Validation {
             return Some(Step::Local(again));
         }
         let fit = self.fit();
+        if fit.len() < 2 {
+            // No network to measure: all but one fail by themselves.
+            return None;
+        }
         if !self.smoke.ran() {
             // Two that are fit by themselves: the test is about the network.
             if let [one, other, ..] = fit[..] {
@@ -276,7 +162,10 @@ impl Validation {
         if !self.all.ran() && fleet.len() > 1 && !self.scaled.contains(&Measured::Failed) {
             return Some(Step::All(fit));
         }
-        if self.is_close(self.all) && !self.all_launches.is_decided() {
+        // What is slow at times is missed by one launch. Pairs are as good as further launches of all.
+        let first = self.all_launches.rates.first().is_some_and(|it| self.enough(Measured::of(*it)));
+        let again = self.is_close(self.all) || first && self.search.rounds() == 0;
+        if again && !self.all_launches.is_decided() {
             return Some(Step::All(self.all_launches.hosts.clone()));
         }
         if fleet.len() < 2 {
@@ -289,7 +178,9 @@ impl Validation {
         if !low && self.local_findings.is_empty() {
             return None;
         }
-        if low && let Some(pairs) = self.search.next() {
+        // Two machines are one pair, which tells nothing about either of them, however often it is measured.
+        let tells = |_: &Vec<Pair>| fit.len() > 2 || self.search.rounds() == 0;
+        if low && let Some(pairs) = self.search.next().filter(tells) {
             return Some(Step::Pairs(pairs));
         }
         let suspects = self.suspects();
@@ -309,14 +200,18 @@ impl Validation {
             if low && !self.all_launches.is_decided() {
                 return Some(Step::All(rest));
             }
-            return if low { self.search.more().map(Step::Pairs) } else { None };
+            return if low && self.differs() {
+                self.search.more().filter(tells).map(Step::Pairs)
+            } else {
+                None
+            };
         }
         let known = self.without_launches.hosts == rest;
         let sure = self.enough(self.without) && (self.open().is_empty() || !self.is_close(self.without));
         if !known || !sure && !self.without_launches.is_decided() {
             return Some(Step::Without(rest));
         }
-        if self.enough(self.without) { None } else { self.search.more().map(Step::Pairs) }
+        if self.enough(self.without) { None } else { self.search.more().filter(tells).map(Step::Pairs) }
     }
 
     /// The next 4, 8, 16, ... of the machines that are fit by themselves.
@@ -344,8 +239,38 @@ impl Validation {
         (round < rounds).then(|| tournament(&fit, round, self.search.limits().seed))
     }
 
-    /// Whether all together are too slow, or pairs differ: then there is something to explain.
+    /// Whether there is something to explain.
     fn is_low(&self) -> bool {
+        if self.loses_together() {
+            return true;
+        }
+        if self.wavers() && self.all_launches.is_decided() && self.search.rounds() < FULL {
+            return self.search.rounds() == 0 || !self.is_noisy();
+        }
+        self.differs()
+    }
+
+    /// Whether pairs scatter so much that a launch is slow by chance: a machine that is slow at times does not show then.
+    fn is_noisy(&self) -> bool {
+        self.search.judgement().reference.is_some_and(|it| it.spread > QUIET)
+    }
+
+    /// Whether a launch of all was too slow, although most were not.
+    fn wavers(&self) -> bool {
+        let low = |it: &Option<f64>| !self.enough(Measured::of(*it));
+        self.enough(self.all) && self.all_launches.rates.iter().any(low)
+    }
+
+    /// Whether a machine sends far more again than the others in most launches of all: it, or the one that it sends to, loses packets.
+    pub fn loses_together(&self) -> bool {
+        let stands_out = |shares: &&Vec<f64>| {
+            Usual::of(shares.iter().copied()).is_some_and(|usual| shares.iter().any(|it| usual.is_lossy(*it)))
+        };
+        2 * self.all_resent.iter().filter(stands_out).count() > self.all_resent.len()
+    }
+
+    /// Whether all together are too slow, or pairs differ.
+    fn differs(&self) -> bool {
         let it = self.search.judgement();
         let even = it.findings.is_empty() && it.open.is_empty() && it.split.is_none();
         !self.enough(self.all) || !(even || self.search.samples().is_empty())
@@ -354,21 +279,33 @@ impl Validation {
     /// The results of the launch that [`Self::next`] named.
     pub fn record(&mut self, step: &Step, answer: Answer) {
         self.launches += 1;
-        match (step, answer) {
-            (Step::Local(hosts), Answer::Each(rates)) => self.alone(hosts, rates),
-            (Step::Smoke(_), Answer::One(rate)) => self.smoke = Measured::of(rate),
-            (Step::Scale(_), Answer::One(rate)) => self.scaled.push(Measured::of(rate)),
-            (Step::All(hosts), Answer::One(rate)) => self.all = self.all_launches.add(hosts, rate),
-            (Step::Without(hosts), Answer::One(rate)) => {
+        let Answer { rates, resent } = answer;
+        match (step, rates) {
+            (Step::Local(hosts), Rates::Each(rates)) => self.alone(hosts, rates),
+            (Step::Smoke(_), Rates::One(rate)) => self.smoke = Measured::of(rate),
+            (Step::Scale(_), Rates::One(rate)) => self.scaled.push(Measured::of(rate)),
+            (Step::All(hosts), Rates::One(rate)) => {
+                self.all = self.all_launches.add(hosts, rate);
+                let shares: Option<Vec<f64>> = resent.iter().flatten().copied().collect();
+                self.all_resent.extend(shares.filter(|it| !it.is_empty()));
+            }
+            (Step::Without(hosts), Rates::One(rate)) => {
                 self.without = self.without_launches.add(hosts, rate);
             }
-            (Step::Pairs(pairs), Answer::Each(rates)) => {
+            (Step::Pairs(pairs), Rates::Each(rates)) => {
                 let found = |pair| {
                     pairs.iter().position(|it| *it == pair).and_then(|at| rates.get(at).copied().flatten())
                 };
-                self.search.record(pairs, found);
+                let lost = |pair| {
+                    let at = pairs.iter().position(|it| *it == pair)?;
+                    match resent.get(at)?[..] {
+                        [Some(one), Some(other)] => Some([one, other]),
+                        _ => None,
+                    }
+                };
+                self.search.record(pairs, found, lost);
             }
-            (Step::Nics(pairs), Answer::Nics(samples)) => {
+            (Step::Nics(pairs), Rates::Nics(samples)) => {
                 self.nics.extend(samples);
                 self.nics_of.extend(pairs.iter().map(|it| it.0));
             }
@@ -378,7 +315,7 @@ impl Validation {
             (Step::Scale(_), _) => self.scaled.push(Measured::Failed),
             (Step::All(hosts), _) => self.all = self.all_launches.add(hosts, None),
             (Step::Without(hosts), _) => self.without = self.without_launches.add(hosts, None),
-            (Step::Pairs(pairs), _) => self.search.record(pairs, |_| None),
+            (Step::Pairs(pairs), _) => self.search.record(pairs, |_| None, |_| None),
             (Step::Nics(pairs), _) => self.nics_of.extend(pairs.iter().map(|it| it.0)),
         }
     }
@@ -442,6 +379,13 @@ impl Validation {
         let open = self.open().iter().any(|it| matches!(it, Question::Host(_)));
         // All together are as slow as the slowest: three launches of all answer what pairs left open.
         let answered = !open || self.all_launches.is_decided();
+        // Where a launch of all was slow or shows losses, pairs must have been asked.
+        let asked = match self.search.rounds() {
+            0 => !self.loses_together() && !self.wavers(),
+            rounds if rounds < FULL => !self.loses_together() && (!self.wavers() || self.is_noisy()),
+            _ => true,
+        };
+        let answered = answered && asked;
         if whole && alone && findings.is_empty() && answered && self.sweep_is_done() {
             return Verdict::Go;
         }
@@ -500,7 +444,8 @@ impl Validation {
             .findings
             .iter()
             .filter_map(|it| match it.culprit {
-                Culprit::Host(host) if it.class == Class::Node => Some(host),
+                // Lost packets do not show in the rate of a NIC.
+                Culprit::Host(host) if it.class == Class::Node && it.loss.is_none() => Some(host),
                 _ => None,
             })
             .filter(|it| times(*it) == 0 || again(*it))
@@ -579,6 +524,7 @@ pub(crate) fn local(
             partners: 0,
             failed: usize::from(rate.is_none()),
             chance: 0.0,
+            loss: None,
         })
         .collect()
 }

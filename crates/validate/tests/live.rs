@@ -4,7 +4,7 @@
 
 use validate::live::{Chosen, Engine, Entry, Launch, Line, Links, Measurement, Plan, Run, SCHEMA};
 use validate::simulate::{Model, Spec};
-use validate::{Answer, Class, Culprit, Host, Step, Verdict};
+use validate::{Class, Culprit, Host, Rates, Step, Verdict};
 
 fn plan(hosts: usize, links: Links) -> Plan {
     Plan {
@@ -35,13 +35,15 @@ fn chosen(plan: &Plan) -> Entry {
 
 /// What the model measures in this launch, one entry per measurement.
 fn measured(run: &Run, launch: &Launch, model: &mut Model) -> Vec<Entry> {
-    let rates = match model.answer(&launch.step) {
-        Answer::Each(rates) => rates,
-        Answer::One(rate) => vec![rate],
-        Answer::Nics(all) => all.iter().map(|it| it.rate).collect(),
+    let answer = model.answer(&launch.step);
+    let rates = match answer.rates {
+        Rates::Each(rates) => rates,
+        Rates::One(rate) => vec![rate],
+        Rates::Nics(all) => all.iter().map(|it| it.rate).collect(),
     };
-    let items = launch.items.iter().zip(rates);
-    let entry = |(item, rate): (_, Option<f64>)| {
+    let resent = answer.resent.into_iter().chain(std::iter::repeat(Vec::new()));
+    let items = launch.items.iter().zip(rates).zip(resent);
+    let entry = |((item, rate), resent): ((_, Option<f64>), _)| {
         Entry::Measured(Measurement {
             launch: launch.number,
             stage: launch.step.name().to_owned(),
@@ -49,6 +51,7 @@ fn measured(run: &Run, launch: &Launch, model: &mut Model) -> Vec<Entry> {
             nic: None,
             bytes: 1,
             rate,
+            resent,
             failed: None,
             seconds: 2.0,
         })
@@ -104,9 +107,38 @@ fn a_slow_link_is_found_where_every_pair_is_measured() {
 }
 
 #[test]
+fn a_machine_that_loses_packets_is_found_without_an_expected_bandwidth() {
+    for seed in 0..10 {
+        let (run, _) = journal(&format!("nodes=16,noise=2%,loss=node005:2%,seed={seed}"), Links::Few);
+        assert_eq!(named(&run), [(Class::Node, Culprit::Host(Host(5)))], "{seed}");
+        assert_eq!(verdict(&run), Verdict::NoGo, "{seed}");
+    }
+}
+
+#[test]
 fn two_machines_that_nothing_is_known_about_are_not_go() {
     let (run, _) = journal("nodes=2", Links::Auto);
     assert_eq!(verdict(&run), Verdict::Inconclusive);
+}
+
+/// Two that stay below what is expected: their only pair is not measured again and again.
+#[test]
+fn two_slow_machines_end_soon() {
+    let mut plan = plan(2, Links::Few);
+    plan.least = Some(1e6);
+    let mut run = Run::new(plan.clone());
+    let line = |entry| Line { elapsed_s: 1.0, entry };
+    run.take(line(chosen(&plan)));
+    let mut model = Model::new(Spec::read("nodes=2,noise=0%").unwrap());
+    let mut launches = 0;
+    while let Some(launch) = run.next() {
+        launches += 1;
+        assert!(launches < 10, "{launch:?}");
+        for entry in measured(&run, &launch, &mut model) {
+            run.take(line(entry));
+        }
+    }
+    assert_ne!(verdict(&run), Verdict::Go);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 use collective::Communicator;
 
 use super::verify::{Found, Verified};
-use super::{Call, Engine};
+use super::{Call, Engine, sent};
 use crate::data::EngineKind;
 use crate::failure::{Cause, Exchange, Failure};
 use crate::layout::{Layout, works_in_place};
@@ -81,13 +81,15 @@ pub fn run(
         paths,
         oversubscribed,
         wrong: None,
+        segments: Vec::new(),
     };
+    let before = sent::now(engine.kind());
     let mut enough = observe(Event::Ready(&run.devices)).is_break();
     engine.allocate(largest.max(64))?;
     let all = plan.series(ranks);
     let sizes = plan.sizes.all().count();
     let total = all.len().saturating_mul(sizes).saturating_mul(plan.cycles.max(1));
-    let mut bench = Bench { plan, engine, ranks, seed: 0, wrong: None, on_host: None };
+    let mut bench = Bench { plan, engine: &mut *engine, ranks, seed: 0, wrong: None, on_host: None };
     let mut told = false;
     let mut done = 0;
     let mut stopped = false;
@@ -123,6 +125,8 @@ pub fn run(
         bench.repeat(&mut run.rows, enough, observe)?;
     }
     run.wrong = bench.wrong;
+    let own = sent::now(run.engine).map(|now| sent::since(now, before.unwrap_or_default()));
+    run.segments = sent::of_all(engine.control(), own)?;
     Ok(run)
 }
 

@@ -6,6 +6,7 @@ mod measure;
 mod memory;
 pub mod nccl;
 mod pattern;
+mod sent;
 mod verify;
 
 pub use agree::agree;

@@ -8,6 +8,7 @@
 mod hello;
 mod interface;
 mod listener;
+mod segments;
 mod stream;
 mod system;
 
@@ -27,6 +28,7 @@ use crate::{Cause, Error};
 
 pub use self::interface::Interface;
 pub(crate) use self::listener::DataListener;
+pub use self::segments::Segments;
 pub(crate) use self::stream::Streams;
 
 const STAGE: &str = "connecting";

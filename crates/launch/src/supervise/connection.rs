@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::frame::Frame;
+use super::script::Shell;
 use crate::Error;
 
 /// Bytes that are kept of the standard output of a task.
@@ -43,7 +44,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Starts it, and sends the script.
-    pub(crate) fn start(mut command: Command, mark: &str, script: Vec<u8>) -> Result<Self, Error> {
+    pub(crate) fn start(mut command: Command, shell: Shell<'_>) -> Result<Self, Error> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Ctrl-C in a terminal reaches this process alone, which then ends the others in order.
         command.process_group(0);
@@ -54,16 +55,16 @@ impl Connection {
         let stdin = child.stdin.take().map(OwnedFd::from);
         let stdout = child.stdout.take().map(OwnedFd::from);
         let stderr = child.stderr.take().map(OwnedFd::from);
-        Ok(Self::with(Some(child), [stdin, stdout, stderr], mark, script))
+        Ok(Self::with(Some(child), [stdin, stdout, stderr], shell))
     }
 
     /// Sends the script over sockets: one for input and output, one for errors.
-    pub(crate) fn over(both: OwnedFd, errors: OwnedFd, mark: &str, script: Vec<u8>) -> std::io::Result<Self> {
+    pub(crate) fn over(both: OwnedFd, errors: OwnedFd, shell: Shell<'_>) -> std::io::Result<Self> {
         let input = both.try_clone()?;
-        Ok(Self::with(None, [Some(input), Some(both), Some(errors)], mark, script))
+        Ok(Self::with(None, [Some(input), Some(both), Some(errors)], shell))
     }
 
-    fn with(child: Option<Child>, files: [Option<OwnedFd>; 3], mark: &str, script: Vec<u8>) -> Self {
+    fn with(child: Option<Child>, files: [Option<OwnedFd>; 3], shell: Shell<'_>) -> Self {
         for fd in files.iter().flatten() {
             if let Ok(flags) = fcntl_getfl(fd) {
                 let _ = fcntl_setfl(fd, flags | OFlags::NONBLOCK);
@@ -75,11 +76,11 @@ impl Connection {
             stdin,
             stdout,
             stderr,
-            pending: VecDeque::from([Arc::from(script)]),
+            pending: VecDeque::from([Arc::from(shell.script)]),
             sent: 0,
             exit: None,
-            out: Frame::new(mark, MOST_OUTPUT),
-            err: Frame::new(mark, MOST_ERRORS),
+            out: Frame::new(shell.mark, MOST_OUTPUT),
+            err: Frame::new(shell.mark, MOST_ERRORS),
             started: Instant::now(),
             begun: None,
         }

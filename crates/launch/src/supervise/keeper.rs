@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::connection::{Connection, allow_many_files, serve};
-use super::script;
-use super::tasks::Transport;
+use super::script::{self, Shell};
+use super::tasks::{Purpose, Transport};
 use crate::rendezvous::random_token;
 use crate::{Clock, Error, Host, Obstacle, ObstacleKind, Place, Placed, Stop};
 
@@ -20,6 +20,8 @@ pub(crate) struct Binary {
     bytes: Arc<[u8]>,
     /// As `cksum` prints it.
     sum: String,
+    /// It loads no libraries: neither NCCL nor NVML.
+    is_static: bool,
 }
 
 impl Binary {
@@ -34,8 +36,25 @@ impl Binary {
         let bytes = std::fs::read(&path)
             .map_err(|error| Error::start(&format!("cannot read {}", path.display()), error))?;
         let sum = format!("{} {}", cksum(&bytes), bytes.len());
-        Ok(Self { path, bytes: Arc::from(bytes), sum })
+        let is_static = is_static(&bytes);
+        Ok(Self { path, bytes: Arc::from(bytes), sum, is_static })
     }
+}
+
+/// Whether this is an ELF program of 64 bits, least significant byte first, that names no dynamic loader (no program header of the type
+/// `PT_INTERP`: System V ABI, chapter 5).
+fn is_static(bytes: &[u8]) -> bool {
+    const PT_INTERP: u64 = 3;
+    let number = |at: usize, length: usize| -> Option<u64> {
+        let part = bytes.get(at..at.checked_add(length)?)?;
+        Some(part.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)))
+    };
+    let headers = || {
+        let (first, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
+        let at = |it: u64| usize::try_from(first.checked_add(it.checked_mul(size)?)?).ok();
+        (0..count).map(|it| number(at(it)?, 4)).collect::<Option<Vec<u64>>>()
+    };
+    bytes.starts_with(b"\x7fELF\x02\x01") && headers().is_some_and(|it| !it.contains(&PT_INTERP))
 }
 
 /// The checksum of POSIX `cksum`: CRC-32 with the polynomial 0x04C11DB7, most significant bit first, over the bytes and
@@ -154,8 +173,12 @@ impl Keepers {
             let mut all: Vec<&mut Connection> = self.all.values_mut().map(|it| &mut it.connection).collect();
             serve(&mut all, Duration::from_millis(50));
             self.all.retain(|host, it| {
-                let gone = it.connection.out.head().ends_with(b"\ngone\n");
                 let exited = it.connection.has_exited();
+                if exited {
+                    // What it said between the look at its output and its end.
+                    serve(&mut [&mut it.connection], Duration::ZERO);
+                }
+                let gone = it.connection.out.head().ends_with(b"\ngone\n");
                 if exited && !gone && it.place.copied {
                     left.push(host.clone());
                 }
@@ -200,6 +223,7 @@ impl Keeper {
             // CLIENT PORT SERVER PORT
             ("connection", _) => self.place.address = rest.split(' ').nth(2).map(str::to_owned),
             ("installed", _) => self.place.installed = some(),
+            ("prefer", _) => rest.clone_into(&mut self.place.path),
             ("same", _) => self.place.path = binary.path.to_string_lossy().into_owned(),
             ("clock", _) => {
                 if let (Some((asked, at)), Ok(theirs)) = (self.asked, rest.parse::<f64>()) {
@@ -275,7 +299,7 @@ pub(crate) fn place(
 ) -> Result<(), Error> {
     allow_many_files();
     let mark = format!("plumb-{}", random_token()?);
-    let script = script::keeper(&binary.path, &binary.sum, &mark)?;
+    let script = script::keeper(&binary.path, &binary.sum, binary.is_static, &mark)?;
     let mut waiting: std::collections::VecDeque<&Host> = hosts.iter().collect();
     let mut under_way: BTreeMap<Host, Keeper> = BTreeMap::new();
     while !waiting.is_empty() || !under_way.is_empty() {
@@ -300,7 +324,8 @@ pub(crate) fn place(
                 continue;
             }
             keepers.all.remove(host);
-            match transport.open(host, &script::bootstrap(&script), &mark, script.clone()) {
+            let shell = Shell { mark: &mark, script: script.clone() };
+            match transport.open(host, shell, Purpose::Keep) {
                 Ok(connection) => {
                     let keeper = Keeper {
                         connection,
@@ -393,6 +418,22 @@ mod tests {
         // The values that cksum of coreutils 9.1 prints.
         assert_eq!(cksum(b""), 4_294_967_295);
         assert_eq!(cksum(b"123456789"), 930_766_865);
+    }
+
+    #[test]
+    fn static_programs() {
+        // A header of 64 bytes and two program headers of 56.
+        let mut elf = vec![0; 64 + 2 * 56];
+        elf[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        (elf[32], elf[54], elf[56], elf[64]) = (64, 56, 2, 1);
+        assert!(is_static(&elf));
+        elf[64 + 56] = 3;
+        assert!(!is_static(&elf));
+        elf[56] = 3;
+        assert!(!is_static(&elf), "a header outside of the file");
+        assert!(!is_static(b"#!/bin/sh\n") && !is_static(b""));
+        let own = std::fs::read(std::env::current_exe().expect("a path")).expect("a program");
+        assert_eq!(is_static(&own), cfg!(target_feature = "crt-static"));
     }
 
     #[test]

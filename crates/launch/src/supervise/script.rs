@@ -22,9 +22,18 @@ const LAUNCHERS: &str = "PLUMB_RANK PLUMB_SIZE PLUMB_RANKS_HERE PLUMB_LOCAL_RANK
     MASTER_PORT OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE PMI_RANK PMI_ID PMI_FD PMI_PORT PMI_SIZE PMIX_RANK \
     PMIX_NAMESPACE PET_NNODES PET_NODE_RANK JOB_COMPLETION_INDEX SLURM_STEP_ID SLURM_STEPID SLURM_PROCID";
 
-/// What a login shell of any kind is given: it starts a POSIX shell, which reads its script from the pipe.
-pub(crate) fn bootstrap(script: &[u8]) -> String {
-    format!("eval \"$(head -c {})\"", script.len())
+/// A POSIX shell on a host, which reads its script from the pipe.
+pub(crate) struct Shell<'a> {
+    /// What its lines begin with that are no output of a task.
+    pub(crate) mark: &'a str,
+    pub(crate) script: Vec<u8>,
+}
+
+impl Shell<'_> {
+    /// What a login shell of any kind can give to `sh -c`.
+    pub(crate) fn bootstrap(&self) -> String {
+        format!("eval \"$(head -c {})\"", self.script.len())
+    }
 }
 
 /// Runs a task: marks, input, command, exit code.
@@ -88,8 +97,11 @@ pub(crate) fn task(task: &Task, program: &OsStr, mark: &str, limit: Duration) ->
 /// - `copy BYTES`: takes as many bytes as the file; answers `placed PATH` or `refused WHY`.
 /// - `clock`: answers `clock SECONDS`.
 /// - `bye`: removes the folder; answers `gone`.
-pub(crate) fn keeper(path: &OsStr, sum: &str, mark: &str) -> Result<Vec<u8>, Error> {
-    let mut script = format!("m={mark}\ns='{sum}'\nf=\no=").into_bytes();
+///
+/// A static plumb can load neither NCCL nor NVML: on a host with the NVIDIA driver it gives way to an installed plumb of its version.
+pub(crate) fn keeper(path: &OsStr, sum: &str, is_static: bool, mark: &str) -> Result<Vec<u8>, Error> {
+    let other = if is_static { concat!("plumb ", env!("CARGO_PKG_VERSION")) } else { "" };
+    let mut script = format!("m={mark}\ns='{sum}'\nv='{other}'\nf=\ni=\no=").into_bytes();
     push(&mut script, path)?;
     script.extend_from_slice(
         r#"
@@ -101,8 +113,9 @@ printf '\n%s begin\n' $m
 printf 'hostname %s\n' "$(hostname 2>/dev/null || uname -n)"
 printf 'machine %s\n' "$(uname -m)"
 printf 'connection %s\n' "$SSH_CONNECTION"
-if command -v plumb >/dev/null 2>&1; then printf 'installed %s\n' "$(timeout 10 plumb --version </dev/null 2>/dev/null | head -n 1)"; fi
+if command -v plumb >/dev/null 2>&1; then i=$(timeout 10 plumb --version </dev/null 2>/dev/null | head -n 1); printf 'installed %s\n' "$i"; fi
 if [ -x "$o" ] && [ "$(cksum <"$o" 2>/dev/null)" = "$s" ]; then printf 'same\n'; fi
+if [ -n "$v" ] && [ "$i" = "$v" ] && [ -e /proc/driver/nvidia/version ]; then printf 'prefer %s\n' "$(command -v plumb)"; fi
 printf 'ready\n'
 while read -r v a; do case $v in
 folder)

@@ -5,43 +5,53 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::connection::{Connection, allow_many_files, serve};
-use super::script;
+use super::script::{self, Shell};
 use crate::rendezvous::random_token;
 use crate::request::one_line;
 use crate::{Ended, Error, Host, How, Obstacle, ObstacleKind, Request, Stop};
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// It stays open and keeps the folder with plumb.
+    Keep,
+    /// A task.
+    Task,
+}
 
 /// How a way leads to its hosts.
 pub(crate) trait Transport {
     /// The path of plumb on a host, or why there is none.
     fn plumb(&mut self, host: &Host) -> Result<OsString, Obstacle>;
 
-    /// Runs `sh -c BOOTSTRAP` on a host, and sends it the script.
-    fn open(&self, host: &Host, bootstrap: &str, mark: &str, script: Vec<u8>)
-    -> Result<Connection, Obstacle>;
+    /// Starts a shell on a host, and sends it its script.
+    fn open(&self, host: &Host, shell: Shell<'_>, purpose: Purpose) -> Result<Connection, Obstacle>;
 
     /// Why there was no shell, from how the command of this machine ended and what it printed.
     fn obstacle(&self, code: Option<i32>, printed: &str) -> Obstacle;
 
     /// More about a connection that broke, if the way knows it.
-    fn last_words(&mut self, host: &Host) -> Option<String>;
+    fn last_words(&mut self, _host: &Host) -> Option<String> {
+        None
+    }
 
     /// How long the first answer of a host may take.
-    fn login(&self) -> Duration;
+    fn login(&self) -> Duration {
+        Duration::from_secs(30)
+    }
 
     /// How many tasks run at a time that do not need each other.
     fn parallel(&self) -> usize;
 
     /// Connections that have to be served meanwhile.
-    fn others(&mut self) -> Vec<&mut Connection>;
+    fn others(&mut self) -> Vec<&mut Connection> {
+        Vec::new()
+    }
 }
 
 /// Starts a process that leads to the shell.
-pub(crate) fn process(
-    command: std::process::Command,
-    mark: &str,
-    script: Vec<u8>,
-) -> Result<Connection, Obstacle> {
-    Connection::start(command, mark, script)
+pub(crate) fn process(command: std::process::Command, shell: Shell<'_>) -> Result<Connection, Obstacle> {
+    Connection::start(command, shell)
         .map_err(|error| Obstacle::new(ObstacleKind::Launcher, &error.to_string()))
 }
 
@@ -149,7 +159,7 @@ fn begin(
         crate::Program::Other(program) => program.clone(),
     };
     let script = script::task(task, &program, mark, request.limit).map_err(failed)?;
-    let connection = transport.open(&task.host, &script::bootstrap(&script), mark, script)?;
+    let connection = transport.open(&task.host, Shell { mark, script }, Purpose::Task)?;
     let input = task.input.as_ref().filter(|it| !it.is_empty()).map(|it| Arc::from(it.as_slice()));
     Ok(Running { index, connection, input, leaving: None, complete: None })
 }

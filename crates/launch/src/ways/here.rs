@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 use std::process::Command;
-use std::time::Duration;
 
 use super::shown_locally;
 use crate::supervise::connection::Connection;
-use crate::supervise::tasks::{self, Transport};
+use crate::supervise::script::Shell;
+use crate::supervise::tasks::{self, Purpose, Transport};
 use crate::{Clock, Ended, Error, Host, Obstacle, ObstacleKind, Place, Placed, Request, Shown, Stop, Way};
 
 /// Tasks on this machine, as processes of this one. Hosts are not told apart: all are this machine.
@@ -70,35 +70,17 @@ impl Transport for Here {
         Ok(self.plumb.clone())
     }
 
-    fn open(
-        &self,
-        _host: &Host,
-        bootstrap: &str,
-        mark: &str,
-        script: Vec<u8>,
-    ) -> Result<Connection, Obstacle> {
+    fn open(&self, _host: &Host, shell: Shell<'_>, _purpose: Purpose) -> Result<Connection, Obstacle> {
         let mut command = Command::new("sh");
-        command.args(["-c", bootstrap]);
-        tasks::process(command, mark, script)
+        command.args(["-c", &shell.bootstrap()]);
+        tasks::process(command, shell)
     }
 
     fn obstacle(&self, _code: Option<i32>, printed: &str) -> Obstacle {
         Obstacle::new(ObstacleKind::NoShell, printed)
     }
 
-    fn last_words(&mut self, _host: &Host) -> Option<String> {
-        None
-    }
-
-    fn login(&self) -> Duration {
-        Duration::from_secs(30)
-    }
-
     fn parallel(&self) -> usize {
         std::thread::available_parallelism().map_or(1, Into::into)
-    }
-
-    fn others(&mut self) -> Vec<&mut Connection> {
-        Vec::new()
     }
 }

@@ -5,17 +5,20 @@ mod inside;
 mod kubernetes;
 mod srun;
 mod ssh;
+mod ssh_folder;
 mod ssh_obstacle;
+mod supervised;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 
 pub use here::Here;
 pub use inside::{Inside, Joined};
 pub use kubernetes::{Kubernetes, KubernetesOptions};
-pub use srun::{Srun, SrunOptions};
-pub use ssh::{Ssh, SshOptions};
+pub use srun::Srun;
+pub use ssh::Ssh;
+pub use supervised::Client;
 
-use crate::{Program, Task, quote};
+use crate::{Obstacle, ObstacleKind, Program, Task, quote};
 
 /// A task as one line for a POSIX shell, with this program as plumb.
 fn shown_locally(task: &Task, plumb: &OsStr) -> String {
@@ -30,4 +33,28 @@ fn shown_locally(task: &Task, plumb: &OsStr) -> String {
     });
     words.extend(task.arguments.iter().map(quote));
     words.join(" ")
+}
+
+/// A task behind the words of a client that starts no shell: variables need `env`.
+fn shown_after(words: &[OsString], task: &Task, plumb: &OsStr) -> String {
+    let mut line: Vec<String> = words.iter().map(quote).collect();
+    line.extend((!task.variables.is_empty()).then(|| "env".to_owned()));
+    line.push(shown_locally(task, plumb));
+    line.join(" ")
+}
+
+/// The first of these texts that a line has, from the most telling to the least, and that line.
+fn first_of<'a>(
+    texts: &[(&str, ObstacleKind)],
+    lines: &(impl Iterator<Item = &'a str> + Clone),
+) -> Option<Obstacle> {
+    texts.iter().find_map(|(text, kind)| {
+        let line = lines.clone().find(|it| it.contains(text))?;
+        Some(Obstacle::new(*kind, line))
+    })
+}
+
+fn last_line(kind: ObstacleKind, printed: &str) -> Obstacle {
+    let last = printed.lines().rev().find(|it| !it.trim().is_empty()).unwrap_or_default();
+    Obstacle::new(kind, last)
 }

@@ -1,73 +1,41 @@
 //! The nodes of a Slurm allocation, through `srun`.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
 use std::process::Command;
 use std::time::Duration;
 
-use super::shown_locally;
+use super::supervised::{Client, Opening, Supervised, Words};
+use super::{first_of, last_line, shown_after};
 use crate::request::one_line;
-use crate::supervise::connection::Connection;
-use crate::supervise::keeper::{self, Binary, Keepers};
 use crate::supervise::short;
-use crate::supervise::tasks::{self, Transport};
-use crate::{Ended, Error, Host, Obstacle, ObstacleKind, Placed, Request, Shown, Stop, Way, quote};
+use crate::supervise::tasks::Purpose;
+use crate::{Error, Host, Obstacle, ObstacleKind, Task};
 
 /// From this release on, steps of one job share a node only where they say so (`--overlap`).
 const OVERLAP_SINCE: (u32, u32) = (20, 11);
-
-/// How `srun` is called.
-#[derive(Debug, Clone)]
-pub struct SrunOptions {
-    /// `srun`.
-    pub program: OsString,
-    /// More arguments, such as `--jobid=7` or `--container-image=...`.
-    pub arguments: Vec<OsString>,
-    /// How long the start of a step may take.
-    pub start: Duration,
-    /// How many steps that do not need each other are under way at a time.
-    pub parallel: usize,
-    /// The program that is placed on nodes. `None`: this one.
-    pub plumb: Option<PathBuf>,
-}
-
-impl Default for SrunOptions {
-    fn default() -> Self {
-        Self {
-            program: "srun".into(),
-            arguments: Vec::new(),
-            start: Duration::from_secs(60),
-            parallel: 64,
-            plumb: None,
-        }
-    }
-}
 
 /// Tasks on the nodes of the allocation that this process runs in (`salloc`, `sbatch`): every task is a step of one task on
 /// one node, with all CPUs and GPUs that the job has there.
 ///
 /// A step of each node stays open until the end and keeps the folder with plumb. Steps overlap.
-pub struct Srun {
-    options: SrunOptions,
+pub type Srun = Supervised<Steps>;
+
+/// Steps of a Slurm job.
+pub struct Steps {
     overlap: bool,
-    binary: Binary,
-    keepers: Keepers,
 }
 
 impl Srun {
     /// Asks `srun` for its release; starts no step yet.
-    pub fn new(options: SrunOptions) -> Result<Self, Error> {
-        let binary = match &options.plumb {
-            Some(path) => Binary::read(path.clone().into_os_string())?,
-            None => Binary::own()?,
-        };
-        let overlap = version(&ask_version(&options.program)?).is_none_or(|it| it >= OVERLAP_SINCE);
-        Ok(Self { options, overlap, binary, keepers: Keepers::default() })
+    pub fn new(client: Client) -> Result<Self, Error> {
+        let overlap = version(&ask_version(&client.program)?).is_none_or(|it| it >= OVERLAP_SINCE);
+        Self::with(client, Steps { overlap })
     }
+}
 
-    fn words(&self, host: &Host) -> Vec<OsString> {
-        let mut words = vec![self.options.program.clone()];
-        words.extend(self.options.arguments.iter().cloned());
+impl Steps {
+    fn step(&self, client: &Client, host: &Host) -> Vec<OsString> {
+        let mut words = client.words();
         if self.overlap {
             words.push("--overlap".into());
         }
@@ -79,81 +47,23 @@ impl Srun {
     }
 }
 
-impl Way for Srun {
-    fn name(&self) -> &'static str {
-        "srun"
+impl Opening for Steps {
+    const NAME: &'static str = "srun";
+
+    fn prepare(&mut self, _client: &Client, _hosts: &[Host]) {}
+
+    fn words(&self, client: &Client, host: &Host, bootstrap: &str, _purpose: Purpose) -> Words {
+        let mut words = self.step(client, host);
+        words.extend(["sh", "-c", bootstrap].map(OsString::from));
+        Ok(words)
     }
 
-    fn place(&mut self, hosts: &[Host], stop: &Stop, each: &mut dyn FnMut(&Placed)) -> Result<(), Error> {
-        let mut keepers = std::mem::take(&mut self.keepers);
-        let result = keeper::place(self, &mut keepers, &self.binary, hosts, stop, each);
-        self.keepers = keepers;
-        result
-    }
-
-    fn shown(&self, request: &Request) -> Vec<Shown> {
-        let shown = |task: &crate::Task| {
-            let plumb = self.keepers.path(&task.host).unwrap_or_else(|| self.binary.path.clone());
-            let mut words: Vec<String> = self.words(&task.host).iter().map(quote).collect();
-            let line = shown_locally(task, &plumb);
-            // Variables need a shell or env.
-            words.extend(if task.variables.is_empty() { vec![line] } else { vec!["env".to_owned(), line] });
-            Shown { host: task.host.clone(), command: words.join(" ") }
-        };
-        request.tasks.iter().map(shown).collect()
-    }
-
-    fn run(&mut self, request: &Request, stop: &Stop, each: &mut dyn FnMut(&Ended)) -> Result<(), Error> {
-        tasks::run(self, request, stop, each)
-    }
-
-    fn clean(&mut self) -> Vec<Host> {
-        self.keepers.clean()
-    }
-}
-
-impl Drop for Srun {
-    fn drop(&mut self) {
-        self.clean();
-    }
-}
-
-impl Transport for Srun {
-    fn plumb(&mut self, host: &Host) -> Result<OsString, Obstacle> {
-        self.keepers.plumb(host)
-    }
-
-    fn open(
-        &self,
-        host: &Host,
-        bootstrap: &str,
-        mark: &str,
-        script: Vec<u8>,
-    ) -> Result<Connection, Obstacle> {
-        let words = self.words(host);
-        let mut command = Command::new(words.first().unwrap_or(&self.options.program));
-        command.args(words.iter().skip(1)).args(["sh", "-c", bootstrap]);
-        tasks::process(command, mark, script)
+    fn shown(&self, client: &Client, task: &Task, plumb: &OsStr) -> String {
+        shown_after(&self.step(client, &task.host), task, plumb)
     }
 
     fn obstacle(&self, _code: Option<i32>, printed: &str) -> Obstacle {
         obstacle(printed)
-    }
-
-    fn last_words(&mut self, host: &Host) -> Option<String> {
-        self.keepers.last_words(host)
-    }
-
-    fn login(&self) -> Duration {
-        self.options.start
-    }
-
-    fn parallel(&self) -> usize {
-        self.options.parallel
-    }
-
-    fn others(&mut self) -> Vec<&mut Connection> {
-        self.keepers.connections()
     }
 }
 
@@ -174,13 +84,7 @@ fn obstacle(printed: &str) -> Obstacle {
         ("Node failure", ObstacleKind::NoAnswer),
         ("down", ObstacleKind::NoAnswer),
     ];
-    for (text, kind) in TEXTS {
-        if let Some(line) = printed.lines().rev().find(|it| it.contains(text)) {
-            return Obstacle::new(*kind, line);
-        }
-    }
-    let last = printed.lines().rev().find(|it| !it.trim().is_empty()).unwrap_or_default();
-    Obstacle::new(ObstacleKind::Launcher, last)
+    first_of(TEXTS, &printed.lines().rev()).unwrap_or_else(|| last_line(ObstacleKind::Launcher, printed))
 }
 
 fn ask_version(program: &OsString) -> Result<String, Error> {

@@ -8,8 +8,8 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use launch::{
-    Host, Inside, Joined, Program, RankIdentity, Request, Srun, SrunOptions, Ssh, SshOptions, Stop, Task,
-    Way, hosts_of_list, hosts_of_slurm,
+    Client, Host, Inside, Joined, Program, RankIdentity, Request, Srun, Ssh, Stop, Task, Way, hosts_of_list,
+    hosts_of_slurm,
 };
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -21,16 +21,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let inside = kind == "inside";
     let (mut way, hosts): (Box<dyn Way>, _) = match kind.as_str() {
         "ssh" => {
-            let options = SshOptions {
+            let options = Client {
                 program: next()?.into(),
                 arguments: vec!["-F".into(), next()?.into()],
                 plumb: Some(next()?.into()),
-                ..SshOptions::default()
+                ..Client::ssh()
             };
             (Box::new(Ssh::new(options)?), hosts_of_list(&next()?)?)
         }
         "srun" => {
-            let options = SrunOptions { plumb: Some(next()?.into()), ..SrunOptions::default() };
+            let options = Client { plumb: Some(next()?.into()), ..Client::srun() };
             (Box::new(Srun::new(options)?), hosts_of_slurm(&|name| std::env::var(name).ok())?)
         }
         "inside" => {

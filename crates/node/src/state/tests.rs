@@ -147,6 +147,30 @@ fn a_machine_with_a_gpu() {
     assert!(driver.version.as_deref().is_some_and(|it| it.split('.').count() >= 2), "{driver:?}");
     assert_eq!(driver.bound_gpus, Some(1));
     assert_eq!(state.has_module("nvidia"), Some(true));
+    assert_eq!(state.kernel_gpus, None);
+}
+
+#[test]
+fn a_gpu_without_nvml() {
+    let tree = Tree::new("h200-static", H200);
+    let device = tree.0.join("sys/devices/pci0000:00/0000:00:06.0");
+    fs::write(device.join("current_link_width"), "8\n").unwrap();
+    fs::write(device.join("current_link_speed"), "2.5 GT/s PCIe\n").unwrap();
+    let state = tree.state(no_nvml());
+    let [gpu] = &state.kernel_gpus.as_ref().unwrap()[..] else { panic!("{:?}", state.kernel_gpus) };
+    assert_eq!((gpu.bus.as_deref(), gpu.name.as_deref()), (Some("0000:00:06.0"), Some("H200")));
+    let link = gpu.pcie.unwrap();
+    assert_eq!((link.generation, link.width), (Some(1), Some(8)));
+    assert_eq!((link.max_generation, link.max_width), (Some(5), Some(16)));
+    // In a virtual machine the link is often unknown.
+    fs::write(device.join("current_link_width"), "0\n").unwrap();
+    fs::write(device.join("current_link_speed"), "Unknown\n").unwrap();
+    let link = tree.state(no_nvml()).kernel_gpus.unwrap()[0].pcie.unwrap();
+    assert_eq!((link.generation, link.width, link.max_width), (None, None, Some(16)));
+    // The kernel module has it, and the bus is hidden.
+    fs::remove_dir_all(tree.0.join("sys/bus")).unwrap();
+    let hidden = tree.state(no_nvml());
+    assert_eq!((hidden.pci.gpus, hidden.kernel_gpus.map(|it| it.len())), (None, Some(1)));
 }
 
 #[test]

@@ -12,9 +12,10 @@ pub(crate) static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::Devices, Source::GpuDriver],
-    why: "No CUDA program starts on the node: the kernel module is not loaded, or it and the libraries are of different versions.",
+    why: "No CUDA program starts on the node: the kernel module is not loaded or hangs, or it and the libraries are of different versions.",
     fix: "`cat /proc/driver/nvidia/version` shows the kernel module and `nvidia-smi` the libraries. After an update of the driver, reboot or reload \
-          the module; without a module, install the driver for this kernel (`dkms status`) and load it with `modprobe nvidia`.",
+          the module; without a module, install the driver for this kernel (`dkms status`) and load it with `modprobe nvidia`. If it hangs, reboot; `dmesg | grep -iE 'NVRM|xid'` \
+          shows which GPU failed.",
     references: &["https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/index.html"],
     checks: &[Check::Node(check)],
 };
@@ -29,6 +30,11 @@ fn check(state: &NodeState) -> Checked {
     if problem.contains("mismatch") {
         let message = "the NVIDIA libraries do not match the kernel module (driver/library version mismatch)";
         return Ok(vec![Finding::new(Confidence::Certain, message)]);
+    }
+    // So does every program that uses a GPU.
+    if problem.contains("did not answer within") {
+        let message = format!("the NVIDIA driver hangs: asked through NVML, {problem}");
+        return Ok(vec![Finding::new(Confidence::Likely, message)]);
     }
     let loaded = state.has_module("nvidia").ok_or(Missing(Source::Devices))?;
     if on_bus > 0 && !loaded {

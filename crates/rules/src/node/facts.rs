@@ -13,10 +13,18 @@ pub(super) fn gpus(state: &NodeState) -> Result<&[Gpu], Missing> {
     }
 }
 
+/// The same for what the kernel shows without the driver's library: bus, model, PCI Express link.
+pub(super) fn gpus_of_kernel(state: &NodeState) -> Result<&[Gpu], Missing> {
+    state.kernel_gpus.as_deref().filter(|it| !it.is_empty()).map_or_else(|| gpus(state), Ok)
+}
+
 /// How many GPUs the machine has, by whoever sees most.
 pub(super) fn count(state: &NodeState) -> usize {
-    let listed = state.gpus.as_ref().map_or(0, Vec::len);
-    listed.max(usize::try_from(state.pci.gpus.unwrap_or(0)).unwrap_or(0))
+    let listed = state.gpus.as_ref().or(state.kernel_gpus.as_ref()).map_or(0, Vec::len);
+    let bound = state.driver.as_ref().and_then(|it| it.bound_gpus);
+    // The module may still have a GPU that has left the bus.
+    let shown = state.pci.gpus.or(bound).unwrap_or(0);
+    listed.max(usize::try_from(shown).unwrap_or(0))
 }
 
 /// The ports of RDMA devices.

@@ -3,7 +3,7 @@
 use evidence::node::NodeState;
 use evidence::{Missing, Source};
 
-use super::facts::{list, model, name, title};
+use super::facts::{count, list, model, name, title};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -12,7 +12,7 @@ pub(crate) static RULE: Rule = Rule {
     title: "a GPU of the node is missing or does not answer",
     severity: Severity::Error,
     role: Role::Cause,
-    needs: &[Source::Devices, Source::GpuDriver],
+    needs: &[Source::Devices, Source::GpuDriver, Source::ExpectedGpus],
     why: "A job starts one rank per GPU on every node. With fewer GPUs on one node the launch fails, or NCCL waits for ranks that never come.",
     fix: "Take the node out. `lspci -d 10de:` and `nvidia-smi -L` show which GPU is gone, `dmesg | grep -iE 'NVRM|xid'` why. Reboot; if the GPU \
           does not come back, replace the machine.",
@@ -36,11 +36,19 @@ fn check(state: &NodeState) -> Checked {
         }
     }
     let (seen, on_bus) = (listed.map(|it| number(it.len())), state.pci.gpus);
-    let most = seen.max(on_bus).unwrap_or(0);
+    let most = number(count(state));
+    let told = state.machine.expected_gpus.is_some() || model(state).is_some();
+    if most == 0 && !told {
+        // A login node, or a machine whose GPUs have all fallen off the bus.
+        return Err(Missing(Source::ExpectedGpus));
+    }
     if let Some(expected) = state.machine.expected_gpus {
         let here = seen.unwrap_or(most);
         if here != expected {
-            let message = format!("the node has {here} of {expected} GPUs (--gpus {expected})");
+            let message = match expected {
+                0 => format!("the node should have no GPU (--gpus 0), but has {here}"),
+                _ => format!("the node has {here} of {expected} GPUs (--gpus {expected})"),
+            };
             found.push(Finding::new(Confidence::Certain, message));
             return Ok(found);
         }
@@ -75,7 +83,7 @@ fn check(state: &NodeState) -> Checked {
             finding
         });
     }
-    if let (Some(gpus), Some(model)) = (listed, model(state)) {
+    if let (Some(gpus), Some(model)) = (listed.or(state.kernel_gpus.as_ref()), model(state)) {
         let unlike: Vec<String> = gpus
             .iter()
             .filter(|it| {

@@ -3,7 +3,7 @@
 use evidence::Source;
 use evidence::node::NodeState;
 
-use super::facts::{gpus, name};
+use super::facts::{gpus_of_kernel, name};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -22,7 +22,7 @@ pub(crate) static RULE: Rule = Rule {
 
 fn check(state: &NodeState) -> Checked {
     let mut found = Vec::new();
-    for gpu in gpus(state)? {
+    for gpu in gpus_of_kernel(state)? {
         let Some(link) = gpu.pcie else { continue };
         if let (Some(width), Some(most)) = (link.width, link.max_width)
             && width < most

@@ -97,11 +97,18 @@ pub enum Fitness {
 }
 
 impl Judged {
+    /// Whether no GPU was seen, and nothing says that there should be one or none.
+    pub fn expects_nothing(&self) -> bool {
+        self.unchecked.iter().any(|it| it.missing.0 == Source::ExpectedGpus)
+    }
+
     /// Whether the node is fit to train.
     pub fn fitness(&self) -> Fitness {
         let worst = self.findings.iter().map(Found::severity).max();
         // What is not seen of GPUs and devices may hide anything; other sources only add to it.
-        let blind = |it: &Unchecked| matches!(it.missing.0, Source::GpuDriver | Source::Devices);
+        let blind = |it: &Unchecked| {
+            matches!(it.missing.0, Source::GpuDriver | Source::Devices | Source::ExpectedGpus)
+        };
         match worst {
             Some(Severity::Error) => Fitness::NotFit,
             _ if self.unchecked.iter().any(blind) => Fitness::Unknown,

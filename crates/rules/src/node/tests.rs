@@ -113,6 +113,12 @@ fn every_rule_says_when_it_sees_nothing() {
     assert_eq!(judge(&NodeState::default()).fitness(), Fitness::Unknown);
 }
 
+/// What is left where NVML does not answer.
+fn without_nvml(state: &mut NodeState, problem: &str) {
+    state.kernel_gpus = state.gpus.take();
+    state.driver = Some(Driver { problem: Some(problem.to_owned()), ..Driver::default() });
+}
+
 /// What is broken, the rule that must say so, its severity, and a part of its sentence.
 type Case = (fn(&mut NodeState), &'static str, Severity, &'static str);
 
@@ -128,6 +134,23 @@ const CASES: &[Case] = &[
         "node-gpu-missing",
         Severity::Error,
         "the driver lists 7 GPUs, but 8 are on the PCI bus",
+    ),
+    (|it| it.machine.expected_gpus = Some(0), "node-gpu-missing", Severity::Error, "should have no GPU"),
+    (
+        |it| without_nvml(it, "it did not answer within 20 s"),
+        "node-driver-not-working",
+        Severity::Error,
+        "the NVIDIA driver hangs",
+    ),
+    (
+        |it| {
+            without_nvml(it, "libnvidia-ml.so.1 is not found");
+            let link = &mut it.kernel_gpus.as_mut().unwrap()[0].pcie;
+            link.as_mut().unwrap().width = Some(8);
+        },
+        "node-gpu-pcie-narrow",
+        Severity::Warning,
+        "GPU0 (0000:53:00.0) has 8 of 16 PCI Express lanes",
     ),
     (|it| it.machine.expected_gpus = Some(4), "node-gpu-missing", Severity::Error, "8 of 4 GPUs"),
     (
@@ -327,13 +350,28 @@ fn a_container_with_some_devices_is_not_broken() {
 }
 
 #[test]
-fn a_machine_without_gpus_is_judged_by_the_rest() {
+fn a_machine_without_gpus_is_fit_only_where_it_should_have_none() {
     let mut state = healthy("host");
-    state.machine.product = None;
     (state.gpus, state.driver, state.rdma) = (None, None, Some(Vec::new()));
     state.pci.gpus = Some(0);
+    // Its firmware names a machine with eight.
+    assert_eq!(judge(&state).fitness(), Fitness::NotFit);
+    state.machine.product = None;
     let judged = judge(&state);
-    assert_eq!(judged.fitness(), Fitness::Fit, "{:?} {:?}", said(&judged.findings), judged.unchecked);
+    assert_eq!(judged.fitness(), Fitness::Unknown, "{:?} {:?}", said(&judged.findings), judged.unchecked);
+    assert!(judged.expects_nothing());
+    // A driver that lists none changes nothing.
+    state.gpus = Some(Vec::new());
+    assert!(judge(&state).expects_nothing());
+    state.machine.expected_gpus = Some(0);
+    for gpus in [None, Some(Vec::new())] {
+        state.gpus = gpus;
+        let judged = judge(&state);
+        assert_eq!(judged.fitness(), Fitness::Fit, "{:?} {:?}", said(&judged.findings), judged.unchecked);
+    }
+    state.machine.expected_gpus = Some(8);
+    assert_eq!(judge(&state).fitness(), Fitness::NotFit);
+    (state.gpus, state.machine.expected_gpus) = (None, None);
     // With GPUs on the bus and a driver that cannot be asked, nothing is decided.
     state.pci.gpus = Some(8);
     state.driver =

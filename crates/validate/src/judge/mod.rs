@@ -1,15 +1,18 @@
 //! From what pairs reached to who is to blame.
 
+mod loss;
 mod tiers;
 mod votes;
 
 use std::collections::BTreeSet;
 
+pub use loss::Loss;
 use votes::{Suspect, Vote, Votes};
 
 use crate::chance::{Counted, above, as_f64, at_least};
 use crate::fleet::{Fleet, Host, Pair, Sample};
 use crate::reference::{Reference, median};
+use crate::resent::Usual;
 
 /// What kind of part is bad.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,12 +63,14 @@ pub struct Finding {
     pub failed: usize,
     /// The probability that chance makes any part of a fleet like this look so.
     pub chance: f64,
+    /// What it loses, where that is what it is accused of; then the slow measurements are those with losses.
+    pub loss: Option<Loss>,
 }
 
 impl Finding {
     /// Whether it was measured often enough to tell a part that is always slow from one that is slow at times.
     pub fn class_is_sure(&self) -> bool {
-        self.class != Class::Node || self.partners == 0 || self.of >= TELLS_CLASS
+        self.class != Class::Node || self.partners == 0 || self.of >= TELLS_CLASS || self.loss.is_some()
     }
 }
 
@@ -151,28 +156,63 @@ pub fn judge(fleet: &Fleet, samples: &[Sample]) -> Judgement {
             transient: 0,
         };
     };
-    let mut analysis =
-        Analysis { fleet, reference, samples, findings: Vec::new(), accused: BTreeSet::new(), split: None };
-    loop {
-        analysis.split = analysis.groups();
-        let votes = analysis.votes();
-        let found =
-            analysis.group(&votes).or_else(|| analysis.host(&votes)).or_else(|| analysis.link(&votes));
-        let Some(finding) = found else { return analysis.close(&votes) };
-        if let Culprit::Host(host) = finding.culprit {
-            analysis.accused.insert(host);
+    let mut judgement = Analysis::new(fleet, Measure::Rate(reference), samples).judge();
+    judgement.reference = Some(reference);
+    loss::judge(fleet, samples, &mut judgement);
+    judgement
+}
+
+/// What is compared, with what is normal.
+enum Measure {
+    Rate(Reference),
+    Resent(Usual),
+}
+
+impl Measure {
+    /// None where it was not measured.
+    fn vote(&self, sample: &Sample) -> Option<Vote> {
+        let pair = sample.pair;
+        match self {
+            Self::Rate(it) => {
+                let rate = sample.rate.map(|it| it.0);
+                let share = rate.map(|rate| it.share(rate));
+                Some(Vote { pair, slow: it.is_slow(rate), normal: it.is_normal(rate), share })
+            }
+            Self::Resent(it) => {
+                let share = loss::worse(sample)?;
+                let lossy = it.is_lossy(share);
+                Some(Vote { pair, slow: lossy, normal: !lossy, share: Some(share) })
+            }
         }
-        analysis.findings.push(finding);
     }
 }
 
 struct Analysis<'a> {
     fleet: &'a Fleet,
-    reference: Reference,
+    measure: Measure,
     samples: &'a [Sample],
     findings: Vec<Finding>,
     accused: BTreeSet<Host>,
     split: Option<Split>,
+}
+
+impl<'a> Analysis<'a> {
+    const fn new(fleet: &'a Fleet, measure: Measure, samples: &'a [Sample]) -> Self {
+        Self { fleet, measure, samples, findings: Vec::new(), accused: BTreeSet::new(), split: None }
+    }
+
+    fn judge(mut self) -> Judgement {
+        loop {
+            self.split = self.groups();
+            let votes = self.votes();
+            let found = self.group(&votes).or_else(|| self.host(&votes)).or_else(|| self.link(&votes));
+            let Some(finding) = found else { return self.close(&votes) };
+            if let Culprit::Host(host) = finding.culprit {
+                self.accused.insert(host);
+            }
+            self.findings.push(finding);
+        }
+    }
 }
 
 impl Analysis<'_> {
@@ -200,16 +240,7 @@ impl Analysis<'_> {
     /// What no accusation explains yet.
     fn votes(&self) -> Votes {
         let open = self.samples.iter().filter(|it| !self.explained(it.pair));
-        let vote = |it: &Sample| {
-            let rate = it.rate.map(|it| it.0);
-            Vote {
-                pair: it.pair,
-                slow: self.reference.is_slow(rate),
-                normal: self.reference.is_normal(rate),
-                share: rate.map(|it| self.reference.share(it)),
-            }
-        };
-        Votes::new(self.fleet.len(), open.map(vote).collect())
+        Votes::new(self.fleet.len(), open.filter_map(|it| self.measure.vote(it)).collect())
     }
 
     fn finding(class: Class, culprit: Culprit, votes: &[Vote], partners: usize, chance: f64) -> Finding {
@@ -224,6 +255,7 @@ impl Analysis<'_> {
             partners,
             failed: votes.iter().filter(|it| it.share.is_none()).count(),
             chance: chance.min(1.0),
+            loss: None,
         }
     }
 
@@ -261,10 +293,12 @@ impl Analysis<'_> {
         let mut slow: Vec<f64> = own.iter().filter(|it| it.slow).map(|it| it.share.unwrap_or(0.0)).collect();
         slow.sort_by(f64::total_cmp);
         let Some(middle) = median(&slow) else { return true };
+        // A short measurement loses nothing by luck, and its share says little.
+        let Measure::Rate(reference) = &self.measure else { return true };
         let normal = own.iter().filter(|it| it.normal).count();
-        let line = self.reference.share(self.reference.normal_from);
+        let line = reference.share(reference.normal_from);
         // By a normal distribution, or as often as machines that are normal exceed what is normal by as much.
-        let lucky = above((line - middle) / self.reference.spread).max(votes.reach(line / middle));
+        let lucky = above((line - middle) / reference.spread).max(votes.reach(line / middle));
         at_least(normal, own.len(), lucky) > DIFFERENT
     }
 
@@ -332,7 +366,7 @@ impl Analysis<'_> {
         }
         self.findings.sort_by(|a, b| a.chance.total_cmp(&b.chance).then(a.culprit.cmp(&b.culprit)));
         Judgement {
-            reference: Some(self.reference),
+            reference: None,
             findings: self.findings,
             split: self.split,
             open: open.into_iter().collect(),

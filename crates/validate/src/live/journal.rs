@@ -167,6 +167,9 @@ pub struct Measurement {
     /// The bus bandwidth; none if it failed.
     #[serde(rename = "rate_GBps")]
     pub rate: Option<f64>,
+    /// The share of segments that each machine sent again, in the order of `hosts`; empty where that is not known.
+    #[serde(default)]
+    pub resent: Vec<Option<f64>>,
     /// Why it failed.
     #[serde(default)]
     pub failed: Option<String>,

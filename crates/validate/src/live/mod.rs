@@ -19,7 +19,8 @@ pub use size::Size;
 use crate::fleet::{Fleet, Host};
 use crate::nics::NicSample;
 use crate::search::Limits;
-use crate::validation::{Answer, Expected, Scope, Step, Validation};
+use crate::step::{Answer, Expected, Rates, Scope, Step};
+use crate::validation::Validation;
 
 /// Rounds of pairs beyond those that are made in any case.
 const ROUNDS: usize = 16;
@@ -91,13 +92,15 @@ impl Step {
         }
     }
 
-    fn answer(&self, items: &[Item], rates: Vec<Option<f64>>) -> Answer {
-        match self {
-            Self::Local(_) | Self::Pairs(_) => Answer::Each(rates),
+    fn answer(&self, items: &[Item], measured: &[&Measurement]) -> Answer {
+        let rates = measured.iter().map(|it| it.rate);
+        let resent = measured.iter().map(|it| it.resent.clone()).collect();
+        let rates = match self {
+            Self::Local(_) | Self::Pairs(_) => Rates::Each(rates.collect()),
             Self::Smoke(_) | Self::Scale(_) | Self::All(_) | Self::Without(_) => {
-                Answer::One(rates.first().copied().flatten())
+                Rates::One(measured.first().and_then(|it| it.rate))
             }
-            Self::Nics(_) => Answer::Nics(
+            Self::Nics(_) => Rates::Nics(
                 items
                     .iter()
                     .zip(rates)
@@ -106,7 +109,8 @@ impl Step {
                     })
                     .collect(),
             ),
-        }
+        };
+        Answer { rates, resent }
     }
 }
 
@@ -184,8 +188,8 @@ impl Run {
 
     /// What a launch measured; none while a measurement is missing.
     pub fn answer(&self, launch: &Launch) -> Option<Answer> {
-        let each = launch.items.iter().map(|it| Some(self.measurement(launch.number, it)?.rate));
-        Some(launch.step.answer(&launch.items, each.collect::<Option<Vec<_>>>()?))
+        let each = launch.items.iter().map(|it| self.measurement(launch.number, it));
+        Some(launch.step.answer(&launch.items, &each.collect::<Option<Vec<_>>>()?))
     }
 
     /// Machines of a measurement, by name.
@@ -255,7 +259,7 @@ impl Run {
             nics: chosen.nics.len() > 1,
             compare_local: chosen.engine == Engine::Nccl,
         };
-        let limits = Limits { rounds: ROUNDS, seed: self.plan.seed };
+        let limits = Limits { rounds: ROUNDS, unexplained: usize::MAX, seed: self.plan.seed };
         self.validation =
             Some(Validation::new(Fleet::new(chosen.hosts.clone()), expected, limits).with_scope(scope));
         self.chosen = Some(chosen);
@@ -277,9 +281,8 @@ impl Run {
             let measured: Vec<Option<&Measurement>> =
                 launch.items.iter().map(|it| self.measurement(launch.number, it)).collect();
             let Some(measured) = measured.into_iter().collect::<Option<Vec<_>>>() else { return };
-            let rates = measured.iter().map(|it| it.rate).collect();
             let seconds = measured.iter().map(|it| it.seconds).fold(0.0, f64::max);
-            let answer = launch.step.answer(&launch.items, rates);
+            let answer = launch.step.answer(&launch.items, &measured);
             let Some(validation) = &mut self.validation else { return };
             validation.record(&launch.step, answer);
             let first_pairs = matches!(launch.step, Step::Pairs(_)) && validation.search().rounds() == 1;

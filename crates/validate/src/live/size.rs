@@ -1,7 +1,7 @@
 //! How much a launch sends.
 
 use super::Engine;
-use crate::validation::Step;
+use crate::step::Step;
 
 /// The size of a collective and how often it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +19,8 @@ const MIB: u64 = 1 << 20;
 const CALL: f64 = 0.2;
 /// All timed calls together.
 const SERIES: f64 = 0.8;
+/// The same with NCCL, where a launch takes seconds to begin.
+const NCCL_SERIES: f64 = 2.0;
 /// How many seconds' worth of bytes a ring of many machines has at most.
 const RING: f64 = 0.5;
 /// More memory is not taken from a machine.
@@ -28,8 +30,10 @@ impl Size {
     /// The size of a step. `smoke`: what two machines reached with the smallest one, in GB/s.
     ///
     /// Host memory: as many bytes as a pair moves in 0.2 s, from 1 to 64 MiB. A ring of n machines cuts its bytes into n parts, each
-    /// as late as its latest machine: a part has a quarter of what a pair sends, as long as half a second is enough for all. NCCL: 1 GiB, where published rates are taken
-    /// too, and with which GPUs are done in a moment.
+    /// as late as its latest machine: a part has a quarter of what a pair sends, as long as half a second is enough for all.
+    ///
+    /// NCCL: 1 GiB, where published rates are taken too. Over a network slower than 5 GB/s, which TCP often is, what a pair moves in 0.2 s:
+    /// with 1 GiB and 20 iterations a healthy fleet of three at 1.9 GB/s ran into the limit of a minute.
     pub fn of(engine: Engine, step: &Step, smoke: Option<f64>) -> Self {
         let machines = match step {
             Step::Scale(hosts) | Step::All(hosts) | Step::Without(hosts) => hosts.len() as u64,
@@ -49,7 +53,15 @@ impl Size {
                 Self { bytes, iterations: calls(SERIES / call), warm_up: usize::from(machines == 1) }
             }
             (Engine::Nccl, Step::Smoke(_)) => Self { bytes: 64 * MIB, iterations: 10, warm_up: 3 },
-            (Engine::Nccl, _) => Self { bytes: 1024 * MIB, iterations: 20, warm_up: 5 },
+            // Without NVLink a series of them takes half a minute.
+            (Engine::Nccl, Step::Local(_)) => Self { bytes: 1024 * MIB, iterations: 10, warm_up: 3 },
+            (Engine::Nccl, _) => {
+                let wanted = smoke.map_or(1024 * MIB, |rate| floor(bytes(rate * 1e9 * CALL)));
+                let bytes = wanted.clamp(64 * MIB, 1024 * MIB);
+                let call = smoke.map_or(0.0, |rate| 2.0 * seconds(bytes) / rate);
+                let iterations = calls(NCCL_SERIES / call);
+                Self { bytes, iterations, warm_up: iterations.div_ceil(4) }
+            }
         }
     }
 }
@@ -82,7 +94,7 @@ fn calls(it: f64) -> usize {
 mod tests {
     use super::{MIB, Size};
     use crate::live::Engine;
-    use crate::validation::Step;
+    use crate::step::Step;
     use crate::{Host, Pair};
 
     #[test]
@@ -94,6 +106,21 @@ mod tests {
         assert_eq!(size(1.2).bytes, 64 * MIB);
         assert_eq!(size(12.0), Size { bytes: 64 * MIB, iterations: 20, warm_up: 1 });
         assert_eq!(size(0.0001).bytes, MIB);
+    }
+
+    #[test]
+    fn nccl_over_a_slow_network_ends_in_seconds() {
+        let all = Step::All((0..4).map(Host).collect());
+        let size = |rate| Size::of(Engine::Nccl, &all, Some(rate));
+        assert_eq!(size(370.0), Size { bytes: 1024 * MIB, iterations: 20, warm_up: 5 });
+        assert_eq!(Size::of(Engine::Nccl, &all, None), size(370.0));
+        assert_eq!(size(1.86), Size { bytes: 256 * MIB, iterations: 6, warm_up: 2 });
+        for rate in [0.05, 0.3, 1.86, 6.0, 12.0, 50.0] {
+            let it = size(rate);
+            let calls = u32::try_from(2 * (it.iterations + it.warm_up)).unwrap();
+            let whole = f64::from(calls) * 2.0 * super::seconds(it.bytes) / rate;
+            assert!(whole < 25.0, "{rate}: {whole} s");
+        }
     }
 
     #[test]

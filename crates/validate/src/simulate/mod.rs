@@ -12,7 +12,8 @@ use crate::fleet::{Fleet, Host, Pair};
 use crate::nics::NicSample;
 use crate::random::Random;
 use crate::search::Limits;
-use crate::validation::{Answer, Expected, Step, Validation};
+use crate::step::{Answer, Expected, Rates, Step};
+use crate::validation::Validation;
 
 /// What all machines together must reach of the rate of a healthy pair.
 const LEAST: f64 = 0.9;
@@ -24,6 +25,8 @@ pub struct Model {
     machines: Vec<f64>,
     links: BTreeMap<Pair, f64>,
     random: Random,
+    /// Of its own, so that losses do not change what is reached.
+    losses: Random,
 }
 
 impl Model {
@@ -39,7 +42,8 @@ impl Model {
             machines[host.0] -= (1.0 - share) / crate::chance::as_f64(spec.nics);
         }
         let links = spec.link.iter().map(|(one, other, share)| (Pair::new(*one, *other), *share)).collect();
-        Self { spec, machines, links, random }
+        let losses = Random::new(spec.seed ^ 0x10_55e5);
+        Self { spec, machines, links, random, losses }
     }
 
     /// The machines as a validation sees them.
@@ -59,11 +63,11 @@ impl Model {
 
     /// What this launch measures.
     pub fn answer(&mut self, step: &Step) -> Answer {
-        match step {
-            Step::Local(hosts) => Answer::Each(hosts.iter().map(|it| self.local(*it)).collect()),
-            Step::Smoke(pair) => Answer::One(self.together(&pair.hosts())),
-            Step::Scale(hosts) | Step::All(hosts) | Step::Without(hosts) => Answer::One(self.together(hosts)),
-            Step::Pairs(pairs) => Answer::Each(pairs.iter().map(|it| self.pair(*it)).collect()),
+        let rates = match step {
+            Step::Local(hosts) => Rates::Each(hosts.iter().map(|it| self.local(*it)).collect()),
+            Step::Smoke(pair) => Rates::One(self.together(&pair.hosts())),
+            Step::Scale(hosts) | Step::All(hosts) | Step::Without(hosts) => Rates::One(self.together(hosts)),
+            Step::Pairs(pairs) => Rates::Each(pairs.iter().map(|it| self.pair(*it)).collect()),
             Step::Nics(pairs) => {
                 let mut samples = Vec::new();
                 for (host, partner) in pairs {
@@ -77,9 +81,40 @@ impl Model {
                         });
                     }
                 }
-                Answer::Nics(samples)
+                Rates::Nics(samples)
             }
+        };
+        Answer { rates, resent: self.resent(step) }
+    }
+
+    /// What each machine sends again, in a ring in the order of the list.
+    fn resent(&mut self, step: &Step) -> Vec<Vec<Option<f64>>> {
+        if self.spec.loss.is_empty() && self.spec.congestion <= 0.0 {
+            return Vec::new();
         }
+        let mut ring = |hosts: &[Host]| {
+            let next = hosts.iter().cycle().skip(1);
+            hosts.iter().zip(next).map(|(from, to)| Some(self.lost(Pair::new(*from, *to)))).collect()
+        };
+        match step {
+            Step::Local(_) | Step::Nics(_) => Vec::new(),
+            Step::Smoke(pair) => vec![ring(&pair.hosts())],
+            Step::Scale(hosts) | Step::All(hosts) | Step::Without(hosts) => vec![ring(hosts)],
+            Step::Pairs(pairs) => pairs.iter().map(|it| ring(&it.hosts())).collect(),
+        }
+    }
+
+    /// The share of segments that one of the two sends to the other again.
+    fn lost(&mut self, pair: Pair) -> f64 {
+        // Queues are full more often at one time than at another.
+        let congestion = self.spec.congestion * (0.5 * self.losses.normal()).exp();
+        let own = self.spec.loss.iter().filter(|(one, other, _)| {
+            if one == other { pair.has(*one) } else { pair == Pair::new(*one, *other) }
+        });
+        // A measurement sends some ten thousand segments.
+        let lost: f64 = own.map(|it| it.2).sum();
+        let deviation = (lost / 1e4).sqrt() * self.losses.normal();
+        (congestion + lost + deviation).clamp(0.0, 1.0)
     }
 
     /// Runs all steps to the verdict.

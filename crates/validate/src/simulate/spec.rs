@@ -33,6 +33,10 @@ pub struct Spec {
     pub nic: Vec<(Host, usize, f64)>,
     /// Switches whose ways out are slow.
     pub tier: Vec<(usize, f64)>,
+    /// Machines, as both ends, and links that lose this share of their packets.
+    pub loss: Vec<(Host, Host, f64)>,
+    /// What every machine sends again, on average: full queues, a limit on the rate.
+    pub congestion: f64,
     /// Machines on which nothing runs.
     pub dead: Vec<Host>,
     /// Another seed is another fleet of the same kind.
@@ -56,15 +60,33 @@ impl Default for Spec {
             link: Vec::new(),
             nic: Vec::new(),
             tier: Vec::new(),
+            loss: Vec::new(),
+            congestion: 0.0,
             dead: Vec::new(),
             seed: 1,
         }
     }
 }
 
-const KEYS: [&str; 16] = [
-    "nodes", "rate", "nics", "leaf", "noise", "spread", "dips", "tails", "slow", "local", "flaky", "link",
-    "nic", "tier", "dead", "seed",
+const KEYS: [&str; 18] = [
+    "nodes",
+    "rate",
+    "nics",
+    "leaf",
+    "noise",
+    "spread",
+    "dips",
+    "tails",
+    "slow",
+    "local",
+    "flaky",
+    "link",
+    "nic",
+    "tier",
+    "loss",
+    "congestion",
+    "dead",
+    "seed",
 ];
 /// More than the largest clusters have.
 const MOST_NODES: usize = 20_000;
@@ -87,6 +109,7 @@ impl Spec {
                 "noise" => spec.noise = number(value, 0.0, 0.5).map_err(|it| wrong(&it))?,
                 "spread" => spec.spread = number(value, 0.0, 0.5).map_err(|it| wrong(&it))?,
                 "tails" => spec.tails = count(value, 0, 100).map_err(|it| wrong(&it))?,
+                "congestion" => spec.congestion = number(value, 0.0, 0.5).map_err(|it| wrong(&it))?,
                 "dips" => spec.dips = number(value, 0.0, 1.0).map_err(|it| wrong(&it))?,
                 key if KEYS.contains(&key) => {
                     faults.push((key.to_owned(), value.to_owned(), part.to_owned()));
@@ -135,6 +158,11 @@ impl Spec {
                     return Err("a link joins two machines".to_owned());
                 }
                 self.link.push(it);
+            }
+            "loss" => {
+                let (one, other) = first.split_once('-').unwrap_or((first, first));
+                let it = (self.host(one)?, self.host(other)?, share(0)?);
+                self.loss.push(it);
             }
             "nic" => {
                 let nic =
@@ -200,7 +228,7 @@ mod tests {
     #[test]
     fn reads_what_it_documents() {
         let it = Spec::read(
-            "nodes=100,slow=node037:0.8,noise=2%,link=3-17:0.5,nic=node005:3:0,flaky=node012:0.6:30%",
+            "nodes=100,slow=node037:0.8,noise=2%,link=3-17:0.5,nic=node005:3:0,flaky=node012:0.6:30%,loss=node040:2%,loss=1-2:1%",
         )
         .unwrap();
         assert_eq!((it.nodes, it.noise), (100, 0.02));
@@ -208,6 +236,7 @@ mod tests {
         assert_eq!(it.link, [(Host(3), Host(17), 0.5)]);
         assert_eq!(it.nic, [(Host(5), 3, 0.0)]);
         assert_eq!(it.flaky, [(Host(12), 0.6, 0.3)]);
+        assert_eq!(it.loss, [(Host(40), Host(40), 0.02), (Host(1), Host(2), 0.01)]);
     }
 
     #[test]

@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 use super::shown_locally;
 use crate::rendezvous::own_address;
 use crate::supervise::connection::Connection;
-use crate::supervise::tasks::{self, Transport};
+use crate::supervise::script::Shell;
+use crate::supervise::tasks::{self, Purpose, Transport};
 use crate::{
     Bootstrap, Clock, Ended, Error, Host, Obstacle, ObstacleKind, Opened, Place, Placed, RankIdentity,
     Request, Shown, Stop, Way,
@@ -283,29 +284,23 @@ impl Transport for Inside {
         self.member(host).map(|it| it.place.path.clone().into())
     }
 
-    fn open(
-        &self,
-        host: &Host,
-        bootstrap: &str,
-        mark: &str,
-        script: Vec<u8>,
-    ) -> Result<Connection, Obstacle> {
+    fn open(&self, host: &Host, shell: Shell<'_>, _purpose: Purpose) -> Result<Connection, Obstacle> {
         let member = self.member(host)?;
         let Some(mut control) = member.control.as_ref() else {
             let mut command = Command::new("sh");
-            command.args(["-c", bootstrap]);
-            return tasks::process(command, mark, script);
+            command.args(["-c", &shell.bootstrap()]);
+            return tasks::process(command, shell);
         };
         let number = self.next.get();
         self.next.set(number + 1);
         let lost = |why: &str| Obstacle::new(ObstacleKind::NoAnswer, why);
         control
-            .write_all(format!("open {number} {bootstrap}\n").as_bytes())
+            .write_all(format!("open {number} {}\n", shell.bootstrap()).as_bytes())
             .map_err(|error| lost(&format!("its process is gone: {error}")))?;
         let Some((output, errors)) = self.streams(number) else {
             return Err(lost("its process does not answer"));
         };
-        Connection::over(OwnedFd::from(output), OwnedFd::from(errors), mark, script)
+        Connection::over(OwnedFd::from(output), OwnedFd::from(errors), shell)
             .map_err(|error| Obstacle::new(ObstacleKind::Launcher, &error.to_string()))
     }
 
@@ -313,19 +308,7 @@ impl Transport for Inside {
         Obstacle::new(ObstacleKind::NoShell, printed)
     }
 
-    fn last_words(&mut self, _host: &Host) -> Option<String> {
-        None
-    }
-
-    fn login(&self) -> Duration {
-        Duration::from_secs(30)
-    }
-
     fn parallel(&self) -> usize {
         64
-    }
-
-    fn others(&mut self) -> Vec<&mut Connection> {
-        Vec::new()
     }
 }

@@ -3,30 +3,23 @@
 mod pods;
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::path::PathBuf;
-use std::process::Command;
+use std::ffi::{OsStr, OsString};
 use std::time::{Duration, Instant};
 
 use self::pods::Pod;
-use super::shown_locally;
+use super::shown_after;
+use super::supervised::{Client, Opening, Supervised, Words, command};
 use crate::request::one_line;
-use crate::supervise::connection::Connection;
-use crate::supervise::keeper::{self, Binary, Keepers};
 use crate::supervise::short::{self, Answer};
-use crate::supervise::tasks::{self, Transport};
-use crate::{Ended, Error, Host, Obstacle, ObstacleKind, Placed, Request, Shown, Stop, Way, quote};
+use crate::supervise::tasks::Purpose;
+use crate::{Error, Host, Obstacle, ObstacleKind, Stop, Task, quote};
 
 /// How long one question to the API server may take.
 const QUESTION: Duration = Duration::from_secs(60);
 
-/// The job and how `kubectl` is called.
+/// The job.
 #[derive(Debug, Clone)]
 pub struct KubernetesOptions {
-    /// `kubectl`.
-    pub program: OsString,
-    /// More arguments, such as `--context=NAME`.
-    pub arguments: Vec<OsString>,
     /// The manifest of an Indexed Job whose pods wait, and of what it needs.
     pub manifest: String,
     /// Its name in the manifest.
@@ -39,28 +32,25 @@ pub struct KubernetesOptions {
     pub container: String,
     /// How long pods may take until they run: an image may have to be pulled, nodes may have to be started.
     pub wait: Duration,
-    /// How many tasks that do not need each other run at a time.
-    pub parallel: usize,
-    /// The program that is placed in pods. `None`: this one.
-    pub plumb: Option<PathBuf>,
 }
 
 /// Tasks in the pods of an Indexed Job, with `kubectl exec`. The pods only wait.
 ///
-/// The job is created by [`Self::start`] and deleted by [`Way::clean`]. If this process is killed, its tasks and its copy of
-/// plumb are removed at once, and the pods when the job reaches its `activeDeadlineSeconds`: the manifest needs that and
+/// The job is created by `start` and deleted by [`Way::clean`](crate::Way::clean). If this process is killed, its tasks and its
+/// copy of plumb are removed at once, and the pods when the job reaches its `activeDeadlineSeconds`: the manifest needs that and
 /// `ttlSecondsAfterFinished`. The user needs the right to create jobs and `pods/exec`.
-pub struct Kubernetes {
+pub type Kubernetes = Supervised<Pods>;
+
+/// The pods of a job.
+pub struct Pods {
     options: KubernetesOptions,
-    binary: Binary,
     created: bool,
-    pods: BTreeMap<Host, Pod>,
-    keepers: Keepers,
+    running: BTreeMap<Host, Pod>,
 }
 
 impl Kubernetes {
     /// Asks nothing yet. The name and the namespace must be names of Kubernetes.
-    pub fn new(options: KubernetesOptions) -> Result<Self, Error> {
+    pub fn new(client: Client, options: KubernetesOptions) -> Result<Self, Error> {
         for name in
             [Some(&options.name), options.namespace.as_ref(), Some(&options.container)].into_iter().flatten()
         {
@@ -69,26 +59,31 @@ impl Kubernetes {
                 return Err(Error::Start { detail: format!("{name:?} is not a name in Kubernetes") });
             }
         }
-        let binary = match &options.plumb {
-            Some(path) => Binary::read(path.clone().into_os_string())?,
-            None => Binary::own()?,
-        };
-        Ok(Self { options, binary, created: false, pods: BTreeMap::new(), keepers: Keepers::default() })
+        Self::with(client, Pods { options, created: false, running: BTreeMap::new() })
     }
 
     /// Creates the job and waits until its pods run. Pods that cannot run, or do not in time, are returned with the
     /// reason; the others are [`Self::hosts`].
     pub fn start(&mut self, stop: &Stop) -> Result<Vec<(String, Obstacle)>, Error> {
         // From here on there may be something to delete.
-        self.created = true;
-        self.ask(&["create", "-f", "-"], &self.options.manifest)?;
-        let until = Instant::now() + self.options.wait;
+        self.opening.created = true;
+        let created = self.opening.ask(&self.client, &["create", "-f", "-"], &self.opening.options.manifest);
+        if let Err(error) = created {
+            // What has this name is another's: it stays.
+            self.opening.created = !error.to_string().contains("AlreadyExists");
+            return Err(error);
+        }
+        let until = Instant::now() + self.opening.options.wait;
         let pods = loop {
-            let selector = format!("job-name={}", self.options.name);
-            let answer = self.ask(&["get", "pods", "-l", &selector, "-o", pods::TEMPLATE], "")?;
+            let selector = format!("job-name={}", self.opening.options.name);
+            let answer = self.opening.ask(
+                &self.client,
+                &["get", "pods", "-l", &selector, "-o", pods::TEMPLATE],
+                "",
+            )?;
             let pods = pods::read(&answer.stdout);
             let settled = |it: &Pod| it.phase == "Running" || it.obstacle().is_some();
-            if (pods.len() >= self.options.pods && pods.iter().all(settled))
+            if (pods.len() >= self.opening.options.pods && pods.iter().all(settled))
                 || Instant::now() >= until
                 || stop.is_set()
             {
@@ -98,10 +93,10 @@ impl Kubernetes {
             std::thread::sleep(Duration::from_millis(500));
         };
         let mut failed = Vec::new();
-        for index in 0..self.options.pods {
+        for index in 0..self.opening.options.pods {
             match pods.iter().find(|it| it.index == index) {
                 None => failed.push((
-                    format!("{}-{index}", self.options.name),
+                    format!("{}-{index}", self.opening.options.name),
                     Obstacle::new(ObstacleKind::NoAnswer, "the pod was not created"),
                 )),
                 Some(pod) if pod.phase == "Running" => {}
@@ -120,56 +115,50 @@ impl Kubernetes {
         let by_node = nodes.len() == running.len();
         for pod in &running {
             let name = if by_node { pod.node.as_deref().unwrap_or(&pod.name) } else { &pod.name };
-            self.pods.insert(Host::parse(name)?, pod.clone());
+            self.opening.running.insert(Host::parse(name)?, pod.clone());
         }
         Ok(failed)
     }
 
     /// The pods that run, by the names of their nodes. Before the start: all pods, by the names they will begin with.
     pub fn hosts(&self) -> Vec<Host> {
-        if self.created {
-            let mut all: Vec<(&Host, &Pod)> = self.pods.iter().collect();
+        if self.opening.created {
+            let mut all: Vec<(&Host, &Pod)> = self.opening.running.iter().collect();
             all.sort_by_key(|(_, pod)| pod.index);
             return all.into_iter().map(|(host, _)| host.clone()).collect();
         }
-        (0..self.options.pods)
-            .filter_map(|it| Host::parse(&format!("{}-{it}", self.options.name)).ok())
+        (0..self.opening.options.pods)
+            .filter_map(|it| Host::parse(&format!("{}-{it}", self.opening.options.name)).ok())
             .collect()
     }
 
     /// What is run before and after all tasks, for a POSIX shell; the manifest is on standard input.
     pub fn shown_around(&self) -> Vec<String> {
-        let selector = format!("job-name={}", self.options.name);
+        let selector = format!("job-name={}", self.opening.options.name);
         let lines = [
             vec!["create", "-f", "-"],
             vec!["get", "pods", "-l", &selector],
             vec!["delete", "-f", "-", "--ignore-not-found"],
         ];
         let line = |words: &Vec<&str>| {
-            let own = self.words();
+            let own = self.opening.kubectl(&self.client, &[]);
             own.iter().map(quote).chain(words.iter().map(quote)).collect::<Vec<_>>().join(" ")
         };
         lines.iter().map(line).collect()
     }
+}
 
-    fn words(&self) -> Vec<OsString> {
-        let mut words = vec![self.options.program.clone()];
-        words.extend(self.options.arguments.iter().cloned());
-        if let Some(namespace) = &self.options.namespace {
-            words.push(format!("--namespace={namespace}").into());
-        }
+impl Pods {
+    /// `kubectl` with these arguments.
+    fn kubectl(&self, client: &Client, arguments: &[&str]) -> Vec<OsString> {
+        let mut words = client.words();
+        words.extend(self.options.namespace.as_ref().map(|it| format!("--namespace={it}").into()));
+        words.extend(arguments.iter().map(OsString::from));
         words
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
-        let words = self.words();
-        let mut command = Command::new(words.first().unwrap_or(&self.options.program));
-        command.args(words.iter().skip(1)).args(arguments);
-        command
-    }
-
-    fn ask(&self, arguments: &[&str], input: &str) -> Result<Answer, Error> {
-        let answer = short::output(self.command(arguments), input, QUESTION)?;
+    fn ask(&self, client: &Client, arguments: &[&str], input: &str) -> Result<Answer, Error> {
+        let answer = short::output(command(client, &self.kubectl(client, arguments)), input, QUESTION)?;
         if answer.code == Some(0) {
             return Ok(answer);
         }
@@ -179,100 +168,41 @@ impl Kubernetes {
     }
 }
 
-impl Way for Kubernetes {
-    fn name(&self) -> &'static str {
-        "kubectl"
-    }
+impl Opening for Pods {
+    const NAME: &'static str = "kubectl";
 
-    fn place(&mut self, hosts: &[Host], stop: &Stop, each: &mut dyn FnMut(&Placed)) -> Result<(), Error> {
-        let mut keepers = std::mem::take(&mut self.keepers);
-        let addresses: BTreeMap<Host, Option<String>> =
-            self.pods.iter().map(|(host, pod)| (host.clone(), pod.address.clone())).collect();
-        let mut with_address = |placed: &Placed| {
-            let mut placed = placed.clone();
-            if let (Ok(place), Some(address)) = (&mut placed.outcome, addresses.get(&placed.host)) {
-                place.address.clone_from(address);
-            }
-            each(&placed);
-        };
-        let result = keeper::place(self, &mut keepers, &self.binary, hosts, stop, &mut with_address);
-        self.keepers = keepers;
-        result
-    }
+    fn prepare(&mut self, _client: &Client, _hosts: &[Host]) {}
 
-    fn shown(&self, request: &Request) -> Vec<Shown> {
-        let shown = |task: &crate::Task| {
-            let plumb = self.keepers.path(&task.host).unwrap_or_else(|| self.binary.path.clone());
-            let pod = self.pods.get(&task.host).map_or(task.host.name(), |it| it.name.as_str());
-            let mut words: Vec<String> = self.words().iter().map(quote).collect();
-            words.extend(["exec", "-i", pod, "-c", &self.options.container, "--"].map(quote));
-            words.extend((!task.variables.is_empty()).then(|| "env".to_owned()));
-            words.push(shown_locally(task, &plumb));
-            Shown { host: task.host.clone(), command: words.join(" ") }
-        };
-        request.tasks.iter().map(shown).collect()
-    }
-
-    fn run(&mut self, request: &Request, stop: &Stop, each: &mut dyn FnMut(&Ended)) -> Result<(), Error> {
-        tasks::run(self, request, stop, each)
-    }
-
-    /// Deletes the job as well. If the API server does not confirm that, all hosts are returned.
-    fn clean(&mut self) -> Vec<Host> {
-        let left = self.keepers.clean();
-        if !self.created {
-            return left;
-        }
-        self.created = false;
-        let deleted =
-            self.ask(&["delete", "-f", "-", "--ignore-not-found", "--wait=false"], &self.options.manifest);
-        let pods = std::mem::take(&mut self.pods);
-        // The pods go, and what is in them.
-        if deleted.is_ok() { Vec::new() } else { pods.into_keys().collect() }
-    }
-}
-
-impl Drop for Kubernetes {
-    fn drop(&mut self) {
-        self.clean();
-    }
-}
-
-impl Transport for Kubernetes {
-    fn plumb(&mut self, host: &Host) -> Result<OsString, Obstacle> {
-        self.keepers.plumb(host)
-    }
-
-    fn open(
-        &self,
-        host: &Host,
-        bootstrap: &str,
-        mark: &str,
-        script: Vec<u8>,
-    ) -> Result<Connection, Obstacle> {
+    fn words(&self, client: &Client, host: &Host, bootstrap: &str, _purpose: Purpose) -> Words {
         let unknown = || Obstacle::new(ObstacleKind::NameUnknown, "no pod of the job runs there");
-        let pod = self.pods.get(host).ok_or_else(unknown)?;
-        let words = ["exec", "-i", &pod.name, "-c", &self.options.container, "--", "sh", "-c", bootstrap];
-        tasks::process(self.command(&words), mark, script)
+        let pod = self.running.get(host).ok_or_else(unknown)?;
+        let container = &self.options.container;
+        Ok(self.kubectl(client, &["exec", "-i", &pod.name, "-c", container, "--", "sh", "-c", bootstrap]))
+    }
+
+    fn shown(&self, client: &Client, task: &Task, plumb: &OsStr) -> String {
+        let pod = self.running.get(&task.host).map_or(task.host.name(), |it| it.name.as_str());
+        let words = self.kubectl(client, &["exec", "-i", pod, "-c", &self.options.container, "--"]);
+        shown_after(&words, task, plumb)
     }
 
     fn obstacle(&self, _code: Option<i32>, printed: &str) -> Obstacle {
         pods::obstacle(printed)
     }
 
-    fn last_words(&mut self, host: &Host) -> Option<String> {
-        self.keepers.last_words(host)
+    fn address(&self, host: &Host) -> Option<String> {
+        self.running.get(host)?.address.clone()
     }
 
-    fn login(&self) -> Duration {
-        Duration::from_secs(60)
-    }
-
-    fn parallel(&self) -> usize {
-        self.options.parallel
-    }
-
-    fn others(&mut self) -> Vec<&mut Connection> {
-        self.keepers.connections()
+    /// Deletes the job. If the API server does not confirm that, all hosts are left.
+    fn close(&mut self, client: &Client, left: Vec<Host>) -> Vec<Host> {
+        if !std::mem::take(&mut self.created) {
+            return left;
+        }
+        let delete = ["delete", "-f", "-", "--ignore-not-found", "--wait=false"];
+        let deleted = self.ask(client, &delete, &self.options.manifest);
+        let pods = std::mem::take(&mut self.running);
+        // The pods go, and what is in them.
+        if deleted.is_ok() { Vec::new() } else { pods.into_keys().collect() }
     }
 }

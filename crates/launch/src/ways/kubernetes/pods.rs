@@ -1,5 +1,6 @@
 //! What `kubectl get pods` says, and why a pod does not run.
 
+use crate::ways::{first_of, last_line};
 use crate::{Obstacle, ObstacleKind};
 
 /// The fields of a pod, separated by tabs, one pod per line.
@@ -11,8 +12,9 @@ pub(super) const TEMPLATE: &str = concat!(
     r#"{.spec.nodeName}{"\t"}"#,
     r#"{.status.podIP}{"\t"}"#,
     r#"{.status.containerStatuses[0].state.waiting.reason}{"\t"}"#,
-    r#"{.status.conditions[?(@.type=="PodScheduled")].reason}{"\t"}"#,
-    r#"{.status.conditions[?(@.type=="PodScheduled")].message}{"\n"}"#,
+    // A pod that was evicted or reached its deadline has a reason itself; one that was not scheduled has it in this condition.
+    r#"{.status.reason}{.status.conditions[?(@.type=="PodScheduled")].reason}{"\t"}"#,
+    r#"{.status.message}{.status.conditions[?(@.type=="PodScheduled")].message}{"\n"}"#,
     r#"{end}"#
 );
 
@@ -65,9 +67,8 @@ impl Pod {
         let kind = match (self.phase.as_str(), reason) {
             ("Running", _) => return None,
             ("Failed" | "Succeeded", _) => ObstacleKind::Other,
-            (_, "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull") => {
-                ObstacleKind::NoProgram
-            }
+            // ErrImagePull may be a registry that is busy: it becomes ImagePullBackOff, or goes away.
+            (_, "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull") => ObstacleKind::NoProgram,
             (
                 _,
                 "CreateContainerConfigError"
@@ -94,7 +95,12 @@ pub(super) fn obstacle(printed: &str) -> Obstacle {
         ("(Forbidden)", ObstacleKind::Denied),
         ("Unauthorized", ObstacleKind::Denied),
         ("(NotFound)", ObstacleKind::NameUnknown),
+        ("upgrade connection: Forbidden", ObstacleKind::Denied),
+        ("pod does not exist", ObstacleKind::NameUnknown),
         ("container not found", ObstacleKind::NoAnswer),
+        ("container is not created or running", ObstacleKind::NoAnswer),
+        ("does not have a host assigned", ObstacleKind::NoAnswer),
+        ("in a completed pod", ObstacleKind::NoAnswer),
         ("executable file not found", ObstacleKind::NoShell),
         ("no such file or directory", ObstacleKind::NoShell),
         ("Unable to connect to the server", ObstacleKind::Launcher),
@@ -104,13 +110,7 @@ pub(super) fn obstacle(printed: &str) -> Obstacle {
         ("no route to host", ObstacleKind::NoRoute),
         ("connection refused", ObstacleKind::Refused),
     ];
-    for (text, kind) in TEXTS {
-        if let Some(line) = printed.lines().find(|it| it.contains(text)) {
-            return Obstacle::new(*kind, line);
-        }
-    }
-    let last = printed.lines().rev().find(|it| !it.trim().is_empty()).unwrap_or_default();
-    Obstacle::new(ObstacleKind::Launcher, last)
+    first_of(TEXTS, &printed.lines()).unwrap_or_else(|| last_line(ObstacleKind::Launcher, printed))
 }
 
 #[cfg(test)]
@@ -138,6 +138,21 @@ mod tests {
         assert!(pods[1].describe().contains("Unschedulable: 0/4 nodes"), "{}", pods[1].describe());
     }
 
+    /// A pod whose image was not pulled at the first try may still run; one that was evicted will not.
+    #[test]
+    fn pods_that_may_run_and_pods_that_will_not() {
+        let pods = read(
+            "a-0-x\t0\tPending\tn1\t\tErrImagePull\t\t\n\
+             a-1-x\t1\tPending\tn2\t\tContainerCreating\t\t\n\
+             a-2-x\t2\tFailed\tn3\t\t\tEvicted\tThe node was low on resource: memory.\n",
+        );
+        let stopped: Vec<Option<String>> =
+            pods.iter().map(|it| it.obstacle().map(|it| it.to_string())).collect();
+        assert_eq!((&stopped[0], &stopped[1]), (&None, &None));
+        let evicted = stopped[2].as_deref().unwrap_or_default();
+        assert!(evicted.contains("Failed, Evicted: The node was low on resource: memory"), "{evicted}");
+    }
+
     #[test]
     fn a_pod_that_was_replaced() {
         let pods = read("a-0-old\t0\tFailed\tn1\t\t\t\t\na-0-new\t0\tRunning\tn2\t10.0.0.1\t\t\t\n");
@@ -157,7 +172,29 @@ mod tests {
             obstacle("Unable to connect to the server: dial tcp: lookup x: no such host").kind,
             ObstacleKind::Launcher
         );
-        assert_eq!(obstacle("error: something").kind, ObstacleKind::Launcher);
+        for (printed, kind) in [
+            ("error: unable to upgrade connection: pod does not exist", ObstacleKind::NameUnknown),
+            ("error: unable to upgrade connection: container not found (\"node\")", ObstacleKind::NoAnswer),
+            (
+                "error: unable to upgrade connection: Forbidden (user=apiserver, verb=create, resource=nodes, subresource=proxy)",
+                ObstacleKind::Denied,
+            ),
+            (
+                "error: cannot exec into a container in a completed pod; current phase is Succeeded",
+                ObstacleKind::NoAnswer,
+            ),
+            (
+                "Error from server: error dialing backend: dial tcp 172.18.10.229:10250: getsockopt: connection refused",
+                ObstacleKind::NoAnswer,
+            ),
+            (
+                "error: Internal error occurred: error executing command in container: container is not created or running",
+                ObstacleKind::NoAnswer,
+            ),
+            ("error: something", ObstacleKind::Launcher),
+        ] {
+            assert_eq!(obstacle(printed).kind, kind, "{printed}");
+        }
     }
 
     proptest! {

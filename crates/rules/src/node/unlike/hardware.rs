@@ -50,7 +50,8 @@ fn gpus(state: &NodeState) -> Option<Value> {
 }
 
 fn gpu_model(state: &NodeState) -> Option<Value> {
-    let mut names: Vec<&str> = state.gpus.as_ref()?.iter().filter_map(|it| it.name.as_deref()).collect();
+    let gpus = state.gpus.as_ref().or(state.kernel_gpus.as_ref())?;
+    let mut names: Vec<&str> = gpus.iter().filter_map(|it| it.name.as_deref()).collect();
     names.sort_unstable();
     names.dedup();
     (!names.is_empty()).then(|| Value::text(names.join(" and ")))

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use bed::{nothing_remains, place, placed_scripts, processes, run, small_plumb};
-use launch::{How, Kubernetes, KubernetesOptions, ObstacleKind, Stop, Way as _};
+use launch::{Client, How, Kubernetes, KubernetesOptions, ObstacleKind, Stop, Way as _};
 use testbed::{Folder, Hosts};
 
 /// `$0` lies beside what it answers. Host N is the pod with index N - 1.
@@ -19,6 +19,7 @@ shift
 case $1 in
 create) [ "$2 $3" = "-f -" ] || exit 1
   if [ -e "$here/refuses" ]; then echo 'Error from server (Forbidden): jobs.batch is forbidden' >&2; exit 1; fi
+  if [ -e "$here/exists" ]; then echo 'Error from server (AlreadyExists): error when creating "STDIN": jobs.batch "fleet" already exists' >&2; exit 1; fi
   cat > "$here/created"; echo job.batch/fleet created;;
 get) [ "$4" = job-name=fleet ] || exit 1; cat "$here/pods";;
 delete) cat > "$here/deleted"; echo 'job.batch "fleet" deleted';;
@@ -50,20 +51,22 @@ fn pods_of_a_job() {
     for (number, host) in hosts.iter() {
         host.wrapper("/usr/bin/env", &[], &folder.file(&format!("enter.{number}")));
     }
-    let options = KubernetesOptions {
+    let client = Client {
         program: folder.file("kubectl").into_os_string(),
-        arguments: Vec::new(),
+        plumb: Some(small_plumb(folder.file("plumb"), "0.0.1")),
+        parallel: 4,
+        ..Client::kubectl()
+    };
+    let options = KubernetesOptions {
         manifest: "kind: Job\n".to_owned(),
         name: "fleet".to_owned(),
         namespace: Some("gpu".to_owned()),
         pods: 5,
         container: "node".to_owned(),
         wait: Duration::from_secs(1),
-        parallel: 4,
-        plumb: Some(small_plumb(folder.file("plumb"), "0.0.1")),
     };
     let idle = processes(&hosts);
-    let mut way = Kubernetes::new(options.clone()).expect("a way");
+    let mut way = Kubernetes::new(client.clone(), options.clone()).expect("a way");
     assert_eq!(way.hosts().len(), 5);
     let around = way.shown_around();
     assert!(around[0].ends_with("kubectl --namespace=gpu create -f -"), "{around:?}");
@@ -90,10 +93,20 @@ fn pods_of_a_job() {
     assert_eq!((read("created"), read("deleted")), ("kind: Job\n".to_owned(), "kind: Job\n".to_owned()));
     nothing_remains(&hosts, &idle);
 
+    // A job of another user with the same name is not deleted.
+    fs::remove_file(folder.file("deleted")).expect("it was deleted");
+    write("exists", "");
+    let mut way = Kubernetes::new(client.clone(), options.clone()).expect("a way");
+    let error = way.start(&Stop::new()).expect_err("another job").to_string();
+    assert!(error.contains("AlreadyExists"), "{error}");
+    drop(way);
+    assert!(!folder.file("deleted").exists());
+    fs::remove_file(folder.file("exists")).expect("it is ours");
+
     // A user without the right.
     write("refuses", "");
-    let mut way = Kubernetes::new(options.clone()).expect("a way");
+    let mut way = Kubernetes::new(client.clone(), options.clone()).expect("a way");
     let error = way.start(&Stop::new()).expect_err("no right").to_string();
     assert!(error.contains("Forbidden"), "{error}");
-    assert!(Kubernetes::new(KubernetesOptions { name: "--all".to_owned(), ..options }).is_err());
+    assert!(Kubernetes::new(client, KubernetesOptions { name: "--all".to_owned(), ..options }).is_err());
 }

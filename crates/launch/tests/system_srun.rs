@@ -6,9 +6,7 @@ mod lines;
 use std::time::Duration;
 
 use bed::{host, place, placed_scripts, run, small_plumb};
-use launch::{
-    Across, BatchScript, Ended, Host, How, ObstacleKind, Request, Srun, SrunOptions, Stop, Way as _,
-};
+use launch::{Across, BatchScript, Client, Ended, Host, How, ObstacleKind, Request, Srun, Stop, Way as _};
 use testbed::{Folder, Hosts, Signal, need, output, signal, until};
 
 const REMOTE: &str = env!("CARGO_BIN_EXE_remote");
@@ -45,10 +43,10 @@ fn steps_of_an_allocation() {
     let srun = folder.file("srun");
     let variables = [("SLURM_CONF", hosts.slurm_settings()), ("SLURM_JOB_ID", job)];
     hosts[1].wrapper(need("srun"), &variables, &srun);
-    let options = SrunOptions {
+    let options = Client {
         program: srun.into_os_string(),
         plumb: Some(small_plumb(folder.file("plumb"), "0.0.1")),
-        ..SrunOptions::default()
+        ..Client::srun()
     };
     let mut way = Srun::new(options.clone()).expect("a way");
     let mut wanted = all(&hosts);
@@ -83,7 +81,7 @@ fn steps_of_an_allocation() {
     nothing_remains(&hosts);
 
     // Ranks across nodes.
-    let mut way = Srun::new(SrunOptions { plumb: Some(WHOAMI.into()), ..options.clone() }).expect("a way");
+    let mut way = Srun::new(Client { plumb: Some(WHOAMI.into()), ..options.clone() }).expect("a way");
     assert!(place(&mut way, &all(&hosts)).values().all(Result::is_ok));
     let across = Across {
         hosts: all(&hosts).into_iter().map(|it| (it, 2)).collect(),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bed::{host, nothing_remains, place, placed_scripts, processes, run, scripts, small_plumb};
 use launch::{
-    Across, Ended, Host, How, ObstacleKind, Request, Ssh, SshOptions, Stop, Task, Way as _, hosts_of_list,
+    Across, Client, Ended, Host, How, ObstacleKind, Request, Ssh, Stop, Task, Way as _, hosts_of_list,
 };
 use testbed::{Folder, Hosts, Login, Running, Signal, need, signal, unlaunched, until};
 
@@ -21,7 +21,7 @@ struct Bed {
     hosts: Hosts,
     /// Seen by no host but the head.
     folder: Folder,
-    options: SshOptions,
+    options: Client,
     /// The processes of each host when nothing runs there.
     idle: BTreeMap<usize, usize>,
 }
@@ -33,10 +33,10 @@ impl Bed {
         let settings = hosts.ssh_with(&|number| login(&hosts, number));
         let client = folder.file("ssh");
         hosts.head().wrapper(need("ssh"), &[], &client);
-        let options = SshOptions {
+        let options = Client {
             program: client.into_os_string(),
             arguments: vec!["-F".into(), settings.into()],
-            connect: Duration::from_secs(8),
+            patience: Duration::from_secs(8),
             parallel: 8,
             plumb: Some(small_plumb(folder.file("plumb"), "0.0.1")),
         };
@@ -225,9 +225,38 @@ fn the_same_file_is_not_copied() {
     // A file that differs is not used.
     small_plumb(seen_by_all.clone(), "0.0.2");
     let mut way =
-        Ssh::new(SshOptions { plumb: Some(bed.folder.file("plumb")), ..bed.options.clone() }).expect("a way");
+        Ssh::new(Client { plumb: Some(bed.folder.file("plumb")), ..bed.options.clone() }).expect("a way");
     assert!(place(&mut way, &bed.all()).values().all(|it| it.as_ref().is_ok_and(|it| it.copied)));
     drop(way);
+    nothing_remains(&bed.hosts, &bed.idle);
+}
+
+/// A connection that the user has opened is used: it may be the only way in.
+#[test]
+fn a_connection_of_the_users_is_shared() {
+    let bed = Bed::new("master", 2, &|_, _| Login::Key);
+    let settings = bed.options.arguments[1].to_str().expect("a path").to_owned();
+    let lines = std::fs::read_to_string(&settings).expect("settings");
+    let socket = format!("Host h2\n ControlPath {}\n", bed.folder.file("socket").display());
+    std::fs::write(&settings, format!("{socket}{lines}")).expect("settings");
+    let ssh = |words: &[&str]| {
+        let mut command = testbed::program(bed.options.program.to_str().expect("a path"));
+        command.args(["-F", &settings]).args(words);
+        command
+    };
+    let answers = |words: &[&str]| testbed::output(&mut ssh(words)).status.success();
+    let master = Running::start(&mut ssh(&["-M", "-N", "h2"]));
+    master.until("the connection is open", || answers(&["-O", "check", "h2"]));
+    // From now on no login to h2 works.
+    std::fs::write(&settings, format!("{socket} ProxyCommand false\n{lines}")).expect("settings");
+    let mut way = bed.way();
+    assert!(place(&mut way, &bed.all()).values().all(Result::is_ok));
+    let ended = run(&mut way, &placed_scripts(&bed.all(), "hostname", Duration::from_secs(60)));
+    assert_eq!(ended.iter().map(Ended::text).collect::<Vec<_>>(), ["h1\n", "h2\n"], "{ended:?}");
+    assert_eq!(way.clean(), []);
+    drop(way);
+    assert!(answers(&["-O", "check", "h2"]), "it is still the user's");
+    assert!(answers(&["-O", "exit", "h2"]));
     nothing_remains(&bed.hosts, &bed.idle);
 }
 
