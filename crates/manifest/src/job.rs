@@ -18,7 +18,10 @@ pub(crate) fn waiting(plan: &Plan, seconds: u32) -> String {
         "  activeDeadlineSeconds: {seconds}  # Ends the pods if nobody deletes the job.\n  \
          ttlSecondsAfterFinished: 60\n"
     );
-    job(plan, &command, &bounds)
+    // Pods that wait do not need each other: one that is evicted must not end the others.
+    let rank = "backoffLimit: 0  # A single rank cannot rejoin: the job fails with its first failed pod.";
+    let pod = format!("backoffLimit: {}  # A pod that fails is replaced; the others stay.", 10 * plan.nodes);
+    job(plan, &command, &bounds).replacen(rank, &pod, 1)
 }
 
 fn job(plan: &Plan, command: &[String], bounds: &str) -> String {

@@ -13,7 +13,7 @@ use job::Job;
 use job::machine::seen_by_nccl;
 use nccl::{Decision, Decisions, Layout, Path, PathType, Paths, Settings};
 
-use crate::{Cost, Finding, Log, Price, Rates, Rule};
+use crate::{Cost, Extent, Finding, Log, Price, Rates, Rule};
 
 /// The size at which bandwidths are compared, and its name.
 const SIZE: (u64, &str) = (1 << 30, "1 GiB");
@@ -40,7 +40,7 @@ pub(crate) struct Expected {
     /// The paths of the machine, whatever the settings allow.
     paths: OnceLock<Option<Paths>>,
     /// The machine with every NIC listed separately, for bandwidths.
-    plain: Machine,
+    pub(crate) plain: Machine,
     /// The release without any variable: what the hardware allows.
     bare: Settings,
 }
@@ -240,6 +240,11 @@ impl Numbers {
     fn new(sentence: String, cost: Option<Cost>) -> Self {
         Self { sentence, cost, price: None }
     }
+
+    /// The cost is one of these paths.
+    fn about(self, paths: Extent) -> Self {
+        Self { cost: self.cost.map(|it| Cost { paths: Some(paths), ..it }), ..self }
+    }
 }
 
 impl From<String> for Numbers {
@@ -274,7 +279,7 @@ pub(crate) fn share_lost(best: &Cluster, now: &Cluster) -> Option<Numbers> {
         );
         let rates = Some(Rates { normal: best_rate, here: now_rate });
         let all_reduce = collective == Collective::AllReduce && factor >= FACTOR;
-        return Some(Numbers::new(sentence, all_reduce.then_some(Cost { factor, rates })));
+        return Some(Numbers::new(sentence, all_reduce.then_some(Cost { factor, rates, paths: None })));
     }
     None
 }
@@ -293,7 +298,7 @@ pub(crate) fn loss(best: &Cluster, now: &Cluster) -> Option<Numbers> {
         number(now_rate)
     );
     let rates = Some(Rates { normal: best_rate, here: now_rate });
-    Some(Numbers::new(sentence, (factor >= FACTOR).then_some(Cost { factor, rates })))
+    Some(Numbers::new(sentence, (factor >= FACTOR).then_some(Cost { factor, rates, paths: None })))
 }
 
 /// What this job loses between nodes by a change against what its machines can do, in a sentence.
@@ -301,7 +306,7 @@ pub(crate) fn loss_across(log: &Log, change: impl FnOnce(&Cluster) -> Cluster) -
     let best = log.expected()?.across(log)?;
     let now = change(&best);
     let price = log.priced().and_then(|it| it.across(best.between.as_ref()?, now.between.as_ref()?));
-    Some(Numbers { price, ..loss(&best, &now)? })
+    Some(Numbers { price, ..loss(&best, &now)?.about(Extent::BetweenNodes) })
 }
 
 /// What TCP costs this job in every step, where NCCL uses it.
@@ -315,13 +320,13 @@ pub(crate) fn loss_inside(log: &Log, change: impl FnOnce(&Cluster) -> Cluster) -
     if let Some(best) = expected.inside(log) {
         let now = change(&best);
         let price = log.priced().and_then(|it| it.inside(&now.inside));
-        return Some(Numbers { price, ..loss(&best, &now)? });
+        return Some(Numbers { price, ..loss(&best, &now)?.about(Extent::InsideNodes) });
     }
     let best = expected.inside_with_some_links(log)?;
     let factor = usual(&best)?.expected / usual(&change(&best))?.expected;
     (factor >= FACTOR).then(|| {
         let sentence = format!("Expected loss: about {} times less bandwidth than directly between the GPUs; the rates of the PCIe links are not known.", number(factor));
-        Numbers::new(sentence, Some(Cost { factor, rates: None }))
+        Numbers::new(sentence, Some(Cost { factor, rates: None, paths: Some(Extent::InsideNodes) }))
     })
 }
 

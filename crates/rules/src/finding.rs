@@ -51,6 +51,18 @@ pub struct Cost {
     pub factor: f64,
     /// The bandwidths, where both are known.
     pub rates: Option<Rates>,
+    /// The paths that are slow.
+    pub paths: Option<Extent>,
+}
+
+/// Which paths of a job a problem is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Extent {
+    /// Those between ranks of one node.
+    InsideNodes,
+    /// Those between nodes.
+    BetweenNodes,
 }
 
 /// Bus bandwidths in GB/s.

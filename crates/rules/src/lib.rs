@@ -51,7 +51,7 @@ use std::sync::LazyLock;
 
 pub use checklist::{ChecklistItem, State};
 pub use diagnosis::{Diagnosis, Judged, Unchecked, check, conclude, diagnose};
-pub use finding::{Cost, Edit, Entity, EntityKind, Evidence, Finding, Found, Rates};
+pub use finding::{Cost, Edit, Entity, EntityKind, Evidence, Extent, Finding, Found, Rates};
 pub use job::FirstFailure;
 pub use log::Log;
 pub use rule::{Check, Checked, Confidence, Role, Rule, Severity, Text};

@@ -179,7 +179,8 @@ impl Log {
             | Source::Devices
             | Source::PciConfiguration
             | Source::HostProcesses
-            | Source::SeveralNodes => false,
+            | Source::SeveralNodes
+            | Source::ExpectedGpus => false,
         }
     }
 }

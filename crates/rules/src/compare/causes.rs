@@ -13,7 +13,7 @@ pub struct Causes {
     pub run: usize,
     /// Seconds per step that it takes longer, as measured.
     pub seconds: f64,
-    /// What a part of the job adds to a step, as predicted; the largest first.
+    /// What a part of the job adds to a step, as predicted; the largest first. They add up to what is predicted for all together.
     pub parts: Vec<Part>,
     /// What the parts do not add up to, or why there are none.
     pub rest: Unexplained,
@@ -24,17 +24,44 @@ pub struct Causes {
 pub struct Part {
     /// `TCP instead of EFA between nodes`.
     pub what: String,
-    /// Seconds per step that it adds.
+    /// Seconds per step that it adds to a job that has the parts before it already.
     pub seconds: f64,
+    /// Seconds per step that it adds to the baseline alone.
+    pub alone: f64,
 }
 
 /// What remains.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Unexplained {
-    /// So many seconds per step.
-    Seconds(f64),
+    /// What is predicted, and the rest.
+    Seconds(Explained),
     /// Nothing could be predicted, for this reason.
     All(String),
+}
+
+/// Seconds per step that the parts explain together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Explained {
+    /// Predicted.
+    pub seconds: f64,
+    /// Between which seconds it lies, by the errors of the prediction on published runs.
+    pub interval: (f64, f64),
+    /// Measured without what is predicted.
+    pub rest: f64,
+}
+
+impl Explained {
+    fn of(measured: f64, predicted: f64, spread: f64) -> Self {
+        let (one, other) = (predicted / spread, predicted * spread);
+        Self { seconds: predicted, interval: (one.min(other), one.max(other)), rest: measured - predicted }
+    }
+
+    /// Whether more is predicted than was measured, beyond the error of the prediction: no share of the difference is known then.
+    pub fn is_too_much(&self) -> bool {
+        let measured = self.seconds + self.rest;
+        let least = if self.seconds < 0.0 { self.interval.1 } else { self.interval.0 };
+        least.abs() > measured.abs() || (least * measured < 0.0)
+    }
 }
 
 /// Less than this share of a step is not worth a line.
@@ -53,37 +80,39 @@ pub(super) fn of(at: usize, base: &Side<'_>, other: &Side<'_>) -> Option<Causes>
     };
     let mut parts = Vec::new();
     let mut last = from.job.clone();
-    let Some(mut time) = predicted(&last) else {
+    let Some(Time { seconds: first, spread }) = predicted(&last) else {
         return cause(Vec::new(), Unexplained::All(format!("{} has no possible layout", base.run.name)));
     };
-    for (job, what) in changes(&from.job, &to.job) {
+    let mut time = first;
+    for (change, what) in changes(&from.job, &to.job) {
+        let job = change(&last);
         if job == last {
             continue;
         }
-        let Some(next) = predicted(&job) else { continue };
+        let Some(Time { seconds: next, .. }) = predicted(&job) else { continue };
         if (next - time).abs() > LEAST * before {
-            parts.push(Part { what, seconds: next - time });
+            let alone = predicted(&change(&from.job)).map_or(next - time, |it| it.seconds - first);
+            parts.push(Part { what, seconds: next - time, alone });
         }
         (last, time) = (job, next);
     }
     parts.sort_by(|one, other| other.seconds.abs().total_cmp(&one.seconds.abs()));
-    let explained: f64 = parts.iter().map(|it| it.seconds).sum();
-    cause(parts, Unexplained::Seconds(seconds - explained))
+    cause(parts, Unexplained::Seconds(Explained::of(seconds, time - first, spread)))
 }
 
-/// The job of the baseline, changed one part after the other until it is that of the other run.
-fn changes(from: &Job, to: &Job) -> Vec<(Job, String)> {
-    let mut job = from.clone();
-    let mut all = Vec::new();
-    let mut step = |job: &Job, what: String| all.push((job.clone(), what));
-    job.model = to.model;
-    step(&job, "another model".to_owned());
-    job.run = to.run;
-    step(&job, "another layout, batch or setting of the run".to_owned());
-    let (old, new) = (from.cluster, to.cluster);
-    let paths = (job.cluster.intra, job.cluster.inter);
-    job.cluster = new;
-    (job.cluster.intra, job.cluster.inter) = if old.gpu == new.gpu { paths } else { (new.intra, new.inter) };
+/// A change of a job.
+type Change<'a> = Box<dyn Fn(&Job) -> Job + 'a>;
+
+/// What turns the job of the baseline into that of the other run, one after the other.
+fn changes<'a>(from: &'a Job, to: &'a Job) -> Vec<(Change<'a>, String)> {
+    let mut all: Vec<(Change<'a>, String)> = Vec::new();
+    let mut step = |what: String, change: Change<'a>| all.push((change, what));
+    step("another model".to_owned(), Box::new(|job| Job { model: to.model, ..job.clone() }));
+    step(
+        "another layout, batch or setting of the run".to_owned(),
+        Box::new(|job| Job { run: to.run, ..job.clone() }),
+    );
+    let (old, new) = (&from.cluster, &to.cluster);
     let machine = match (old.gpu == new.gpu, old.nodes == new.nodes) {
         (false, _) => format!("{} instead of {}", new.gpu.name, old.gpu.name),
         (true, false) => format!("{} nodes instead of {}", new.nodes, old.nodes),
@@ -92,17 +121,48 @@ fn changes(from: &Job, to: &Job) -> Vec<(Job, String)> {
             new.pods, new.gpus, old.pods, old.gpus
         ),
     };
-    step(&job, machine);
-    job.cluster.intra = new.intra;
-    step(&job, format!("{} instead of {} inside a node", inside(&new.intra), inside(&old.intra)));
-    if let (Some(now), Some(then)) = (new.inter, job.cluster.inter) {
-        job.cluster.inter = Some(Inter { gpudirect: then.gpudirect && now.kind == then.kind, ..now });
-        step(&job, format!("{} instead of {} between nodes", network(&now), network(&then)));
-        job.cluster.inter = Some(now);
-        step(&job, format!("{} GPUDirect", if now.gpudirect { "with" } else { "without" }));
+    step(
+        machine,
+        Box::new(move |job| {
+            let (intra, inter) = if old.gpu == new.gpu {
+                (job.cluster.intra, job.cluster.inter)
+            } else {
+                (new.intra, new.inter)
+            };
+            let mut job = job.clone();
+            job.cluster = *new;
+            (job.cluster.intra, job.cluster.inter) = (intra, inter);
+            job
+        }),
+    );
+    step(
+        format!("{} instead of {} inside a node", inside(&new.intra), inside(&old.intra)),
+        Box::new(move |job| {
+            let mut job = job.clone();
+            job.cluster.intra = new.intra;
+            job
+        }),
+    );
+    let with = |job: &Job, inter: Option<Inter>| {
+        let mut job = job.clone();
+        job.cluster.inter = inter;
+        job
+    };
+    if let (Some(now), Some(then)) = (new.inter, old.inter) {
+        let gpudirect = then.gpudirect && now.kind == then.kind;
+        step(
+            format!("{} instead of {} between nodes", network(&now), network(&then)),
+            Box::new(move |job| with(job, Some(Inter { gpudirect, ..now }))),
+        );
+        step(
+            format!("{} GPUDirect", if now.gpudirect { "with" } else { "without" }),
+            Box::new(move |job| {
+                let inter = job.cluster.inter.map(|it| Inter { gpudirect: now.gpudirect, ..it });
+                with(job, inter)
+            }),
+        );
     } else {
-        job.cluster.inter = new.inter;
-        step(&job, "another network".to_owned());
+        step("another network".to_owned(), Box::new(move |job| with(job, new.inter)));
     }
     all
 }
@@ -130,8 +190,15 @@ fn reason(name: &str, error: &NoJob) -> String {
     }
 }
 
-fn predicted(job: &Job) -> Option<f64> {
+/// A predicted step, and by which factor it may be wrong.
+struct Time {
+    seconds: f64,
+    spread: f64,
+}
+
+fn predicted(job: &Job) -> Option<Time> {
     let calibration = Calibration::published();
     let step = Predictor::new(&calibration, &job.model, &job.cluster).step(&job.run).ok()?;
-    Some(step.time.0).filter(|it| it.is_finite() && *it > 0.0)
+    let (seconds, high) = (step.time.0, step.interval.1.0);
+    (seconds.is_finite() && seconds > 0.0).then_some(Time { seconds, spread: (high / seconds).max(1.0) })
 }

@@ -15,6 +15,8 @@ pub struct Fact {
     pub values: Vec<Option<String>>,
     /// Whether two runs are known to differ.
     pub differs: bool,
+    /// Whether it is an environment variable.
+    pub variable: bool,
 }
 
 /// What a run has.
@@ -42,11 +44,19 @@ const KEYS: [(&str, &str); 17] = [
 ];
 
 pub(super) fn of(sides: &[Side<'_>]) -> Vec<Fact> {
-    let each = |name: &str, value: Has<'_>| Fact::new(name, sides.iter().map(value).collect());
+    let each = |name: &str, value: Has<'_>| {
+        let one = |it: &Side<'_>| value(it).or_else(|| it.run.recorded.fact(name));
+        Fact::new(name, sides.iter().map(one).collect())
+    };
     let mut facts = vec![each("ended", &|it| {
-        Some(it.run.log.job.outcome.state.name().to_owned()).filter(|it| it != "unknown")
+        let state = it.run.log.job.outcome.state.name();
+        Some(state.to_owned()).filter(|_| !["unknown", "running"].contains(&state))
     })];
     facts.extend(KEYS.map(|(key, name)| each(name, &|it| it.value(key).as_ref().map(text))));
+    facts.push(each("tokens of a step", &|it| {
+        let printed = it.run.log.case.training.argument("tokens_per_iteration")?;
+        Some(printed.value.value.to_string())
+    }));
     facts.push(each("ranks", &|it| it.run.log.job.size.ranks.as_ref().map(|it| it.value.to_string())));
     let inside = |it: &Side<'_>| {
         let path = it.logged.paths.host_memory.as_ref()?;
@@ -84,13 +94,16 @@ pub(super) fn of(sides: &[Side<'_>]) -> Vec<Fact> {
     facts
 }
 
+/// Variables that name a process or its log, and change nothing else.
+const NAMES: [&str; 3] = ["NCCL_COMM_ID", "NCCL_DEBUG_FILE", "NCCL_HOSTID"];
+
 /// Variables whose values differ between runs of which NCCL printed any. One that only some runs set is not set in the others.
 fn variables(sides: &[Side<'_>]) -> Vec<Fact> {
     let mut all: BTreeMap<String, Vec<Option<String>>> = BTreeMap::new();
     for (at, side) in sides.iter().enumerate() {
-        for it in &side.run.log.job.settings.variables {
-            let values = all.entry(it.name.to_string()).or_insert_with(|| vec![None; sides.len()]);
-            let text = it.value.as_deref().unwrap_or("(filled in later)");
+        for (name, value) in set(side).filter(|it| !NAMES.contains(&it.0)) {
+            let values = all.entry(name.to_owned()).or_insert_with(|| vec![None; sides.len()]);
+            let text = value.unwrap_or("(filled in later)");
             match values.get_mut(at) {
                 Some(slot @ None) => *slot = Some(text.to_owned()),
                 Some(Some(before)) if before != text && !before.ends_with(", differs by rank") => {
@@ -100,23 +113,29 @@ fn variables(sides: &[Side<'_>]) -> Vec<Fact> {
             }
         }
     }
-    let printed: Vec<bool> = sides.iter().map(|it| !it.run.log.job.settings.variables.is_empty()).collect();
+    let printed: Vec<bool> = sides.iter().map(|it| set(it).next().is_some()).collect();
     let facts = all.into_iter().map(|(name, mut values)| {
         for (value, printed) in values.iter_mut().zip(&printed) {
             if value.is_none() && *printed {
                 *value = Some("not set".to_owned());
             }
         }
-        Fact::new(&name, values)
+        Fact { variable: true, ..Fact::new(&name, values) }
     });
     facts.filter(|it| it.differs).collect()
+}
+
+/// The variables of a run, each with its value where that is known.
+fn set<'a>(side: &'a Side<'_>) -> impl Iterator<Item = (&'a str, Option<&'a str>)> {
+    let logged = side.run.log.job.settings.variables.iter().map(|it| (&*it.name, it.value.as_deref()));
+    logged.chain(side.run.recorded.variables.iter().map(|(name, value)| (&**name, Some(&**value))))
 }
 
 impl Fact {
     fn new(name: &str, values: Vec<Option<String>>) -> Self {
         let mut known = values.iter().flatten();
         let differs = known.next().is_some_and(|first| known.any(|it| it != first));
-        Self { name: name.to_owned(), values, differs }
+        Self { name: name.to_owned(), values, differs, variable: false }
     }
 }
 

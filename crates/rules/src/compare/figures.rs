@@ -1,8 +1,9 @@
 //! What runs took.
 
-use evidence::plain::Rates;
+use evidence::plain::Track;
 
 use super::Side;
+use crate::training::{Measured, Spread};
 
 /// A quantity that was measured in runs.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,6 +27,10 @@ pub enum Quantity {
     Samples,
     /// Seconds of the whole run.
     Run,
+    /// Seconds of the first step, which warms up.
+    First,
+    /// Seconds from the first line to the end of the first step.
+    ToFirst,
     /// Seconds of the run beyond its steps.
     Startup,
     /// GB of GPU memory at most.
@@ -39,7 +44,7 @@ pub enum Quantity {
 pub struct Amount {
     /// The value.
     pub value: f64,
-    /// The smallest and the largest.
+    /// Of times and rates of steps: a tenth of them is below, a tenth above. Of a few bandwidths: the lowest and the highest.
     pub spread: Option<(f64, f64)>,
     /// How it was measured, where that matters.
     pub how: Option<String>,
@@ -50,19 +55,37 @@ impl Amount {
         Self { value, spread: None, how: None }
     }
 
-    fn of_rates(rates: &Rates) -> Self {
-        Self { value: rates.usual(), spread: Some((rates.lowest, rates.highest)), how: None }
+    /// Of the values at steps, each changed.
+    fn of_steps(track: &Track, change: impl Fn(f64) -> f64) -> Option<Self> {
+        let Spread { median, tenths: (low, high), .. } = Spread::of(track.by_step())?;
+        Some(Self { value: change(median), spread: Some((change(low), change(high))), how: None })
+    }
+}
+
+impl Measured {
+    /// Between which times most steps lie.
+    fn tenths(&self) -> Option<(f64, f64)> {
+        self.spread.as_ref().filter(|it| it.kept() > 1).map(|it| it.tenths)
+    }
+
+    /// How many of something that a step has are done in a second.
+    fn rate(&self, of_step: f64) -> Option<Amount> {
+        let spread = self.tenths().map(|(low, high)| (of_step / high, of_step / low));
+        Some(Amount { value: of_step / self.seconds, spread, how: None })
+            .filter(|it| it.value.is_finite() && it.value > 0.0)
     }
 }
 
 impl Quantity {
     /// All, in the order of output.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Step,
         Self::Tokens,
         Self::TokensPerGpu,
         Self::Samples,
         Self::Run,
+        Self::ToFirst,
+        Self::First,
         Self::Startup,
         Self::GpuMemory,
         Self::HostMemory,
@@ -76,6 +99,8 @@ impl Quantity {
             Self::TokensPerGpu => "tokens per second of a GPU",
             Self::Samples => "samples per second",
             Self::Run => "whole run",
+            Self::First => "first step",
+            Self::ToFirst => "launch to first step",
             Self::Startup => "start-up and the rest",
             Self::GpuMemory => "GPU memory at most",
             Self::HostMemory => "host memory in use",
@@ -85,7 +110,7 @@ impl Quantity {
     /// `s`.
     pub const fn unit(self) -> &'static str {
         match self {
-            Self::Step | Self::Run | Self::Startup => "s",
+            Self::Step | Self::Run | Self::First | Self::ToFirst | Self::Startup => "s",
             Self::Tokens | Self::TokensPerGpu => "tokens/s",
             Self::Samples => "samples/s",
             Self::GpuMemory => "GB",
@@ -99,22 +124,38 @@ impl Quantity {
         match self {
             Self::Step => {
                 let measured = measured?;
-                let spread = training.step_times.map(|it| (it.shortest / 1e3, it.longest / 1e3));
+                let spread = measured.tenths();
                 Some(Amount { value: measured.seconds, spread, how: Some(measured.how.clone()) })
             }
+            Self::First => {
+                let spread = measured?.spread.as_ref().filter(|it| it.left_out > 0)?;
+                // Where a step is printed now and then, it stands for those before it.
+                let one = spread.points.first().filter(|it| it.0 <= 1)?;
+                Some(Amount::of(one.1))
+            }
+            Self::ToFirst => measured?.to_first_step.map(Amount::of),
             Self::Tokens => {
                 let ranks = side.run.log.job.size.ranks.as_ref().map(|it| f64::from(it.value));
-                if let (Some(rates), Some(ranks)) = (training.tokens_per_s_per_gpu, ranks) {
-                    let spread = (rates.lowest * ranks, rates.highest * ranks);
-                    return Some(Amount { value: rates.usual() * ranks, spread: Some(spread), how: None });
-                }
+                let printed = Amount::of_steps(&training.steps.tokens, |it| it).or_else(|| {
+                    let ranks = ranks?;
+                    Amount::of_steps(&training.steps.tokens_per_gpu, |it| it * ranks)
+                });
                 let number = |key| side.value(key)?.as_f64();
-                let tokens = number("run.global_batch")? * number("run.seq")?;
-                Some(Amount::of(tokens / measured?.seconds))
-                    .filter(|it| it.value.is_finite() && it.value > 0.0)
+                let of_file = || Some(number("run.global_batch")? * number("run.seq")?);
+                let of_step = || {
+                    let tokens = of_file().or_else(|| side.logged.tokens_of_step(training))?;
+                    measured?.rate(tokens)
+                };
+                printed.or_else(of_step)
             }
-            Self::TokensPerGpu => training.tokens_per_s_per_gpu.as_ref().map(Amount::of_rates),
-            Self::Samples => training.samples_per_s.as_ref().map(Amount::of_rates),
+            Self::TokensPerGpu => Amount::of_steps(&training.steps.tokens_per_gpu, |it| it),
+            Self::Samples => {
+                let of_step = || {
+                    let batch = side.value("run.global_batch")?.as_f64()?;
+                    measured?.rate(batch)
+                };
+                Amount::of_steps(&training.steps.samples, |it| it).or_else(of_step)
+            }
             Self::Run => {
                 Some(Amount::of(side.run.took.or(training.runtime_seconds.as_ref().map(|it| it.value))?))
             }
@@ -132,7 +173,8 @@ impl Quantity {
 
 pub(super) fn of(sides: &[Side<'_>]) -> Vec<Figure> {
     let figure = |quantity: Quantity| {
-        let amounts: Vec<Option<Amount>> = sides.iter().map(|it| quantity.of(it)).collect();
+        let one = |it: &Side<'_>| quantity.of(it).or_else(|| it.run.recorded.figure(quantity));
+        let amounts: Vec<Option<Amount>> = sides.iter().map(one).collect();
         amounts.iter().any(Option::is_some).then_some(Figure { quantity, amounts })
     };
     Quantity::ALL.into_iter().filter_map(figure).collect()

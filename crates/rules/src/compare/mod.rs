@@ -8,17 +8,23 @@
 mod causes;
 mod facts;
 mod figures;
+mod paths;
 mod rates;
+mod recorded;
+mod settings;
 
 use serde_json::Value;
 
 use crate::Log;
 use crate::training::Logged;
 
-pub use causes::{Causes, Part, Unexplained};
+pub use causes::{Causes, Explained, Part, Unexplained};
 pub use facts::Fact;
 pub use figures::{Amount, Figure, Quantity};
-pub use rates::{Measured, Rate};
+pub use paths::{ExpectedRatio, PathRatio};
+pub use rates::{Expected, Measured, Rate};
+pub use recorded::Recorded;
+pub use settings::{COLLECTIVE, Price, SIZE, Setting};
 
 /// One run, as it is given.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +39,8 @@ pub struct Run<'a> {
     pub measured: &'a [Measured],
     /// Seconds of the whole run, where the caller knows them.
     pub took: Option<f64>,
+    /// What an answer of plumb about the run says, where its logs do not.
+    pub recorded: &'a Recorded,
 }
 
 /// Runs beside each other. Every list has a value for each run, in their order.
@@ -48,8 +56,14 @@ pub struct Comparison {
     pub figures: Vec<Figure>,
     /// Bandwidths of collectives by size.
     pub rates: Vec<Rate>,
+    /// Seconds of steps by their number, of each run; empty where they are not known.
+    pub steps: Vec<Vec<(u64, f64)>>,
     /// Why the steps of each other run take longer or shorter than those of the baseline.
     pub causes: Vec<Causes>,
+    /// How much of the difference in bandwidth the paths explain.
+    pub paths: Vec<PathRatio>,
+    /// Variables and releases that differ from those of the baseline and may be causes.
+    pub settings: Vec<Setting>,
 }
 
 impl Comparison {
@@ -63,14 +77,39 @@ impl Comparison {
                 others.filter_map(|(at, side)| causes::of(at, base, side)).collect()
             }
         };
+        let steps = |it: &Side<'_>| Some(it.logged.measured.as_ref()?.spread.as_ref()?.points.clone());
+        let rates = rates::of(&sides);
+        let facts = facts::of(&sides);
         Self {
+            steps: sides.iter().map(|it| steps(it).unwrap_or_default()).collect(),
+            paths: paths::of(&rates, baseline, sides.len()),
             runs: runs.iter().map(|it| it.name.to_owned()).collect(),
             baseline,
-            facts: facts::of(&sides),
+            settings: settings::of(&sides, &facts, baseline),
+            facts,
             figures: figures::of(&sides),
-            rates: rates::of(&sides),
+            rates,
             causes,
         }
+    }
+
+    /// What was measured in each run, in words.
+    pub fn measurements(&self) -> Vec<String> {
+        let one = |at: usize| {
+            let has = |amounts: &[Option<Amount>]| amounts.get(at).is_some_and(Option::is_some);
+            let figures =
+                self.figures.iter().filter(|it| has(&it.amounts)).map(|it| it.quantity.name().to_owned());
+            let mut rates: Vec<String> = self
+                .rates
+                .iter()
+                .filter(|it| has(&it.amounts))
+                .map(|it| format!("bandwidths of {}", it.collective.name()))
+                .collect();
+            rates.dedup();
+            let all: Vec<String> = figures.chain(rates).collect();
+            if all.is_empty() { "no measurement".to_owned() } else { all.join(", ") }
+        };
+        (0..self.runs.len()).map(one).collect()
     }
 
     /// Whether there is anything that two runs have in common to be compared.
@@ -110,7 +149,7 @@ impl<'a> Side<'a> {
             None => format!("{took} s over {steps} steps, start-up included"),
         };
         let seconds = (took - startup.unwrap_or_default()) / steps;
-        crate::training::Measured { seconds, how, run: Some(took) }
+        crate::training::Measured { seconds, how, run: Some(took), ..Default::default() }
     }
 
     /// A value of the job, as the job file or the log gives it.

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use evidence::plain::NcclTests;
 use fabric::Collective;
+use forecast::Cluster;
+use job::size::NodeLayout;
 
 use super::{Amount, Side};
 use crate::performance::bandwidth;
@@ -31,8 +33,19 @@ pub struct Rate {
     pub size: u64,
     /// What each run reached: the middle one of several.
     pub amounts: Vec<Option<Amount>>,
-    /// Between which bandwidths a normal one lies on the machines of each run, where these are known.
-    pub normal: Vec<Option<(f64, f64)>>,
+    /// What is normal on the machines of each run, where these are known.
+    pub normal: Vec<Option<Expected>>,
+}
+
+/// A normal bandwidth in GB/s.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Expected {
+    /// The lowest.
+    pub low: f64,
+    /// The one to expect.
+    pub expected: f64,
+    /// The highest.
+    pub high: f64,
 }
 
 pub(super) fn of(sides: &[Side<'_>]) -> Vec<Rate> {
@@ -48,12 +61,12 @@ pub(super) fn of(sides: &[Side<'_>]) -> Vec<Rate> {
             }
         }
     }
-    let normal: Vec<BTreeMap<Key, (f64, f64)>> = sides.iter().map(|it| normal(it)).collect();
+    let clusters: Vec<_> = sides.iter().map(|it| clusters(it)).collect();
     let rates = all.into_iter().map(|(key, (collective, mut found))| Rate {
         collective,
         size: key.1,
+        normal: clusters.iter().map(|it| normal(it, collective, key.1)).collect(),
         amounts: found.iter_mut().map(|it| middle(it)).collect(),
-        normal: normal.iter().map(|it| it.get(&key).copied()).collect(),
     });
     rates.collect()
 }
@@ -66,11 +79,33 @@ fn of_test(test: &NcclTests) -> impl Iterator<Item = Measured> {
     })
 }
 
-/// What is normal for the rows of a run that large messages have.
-fn normal(side: &Side<'_>) -> BTreeMap<Key, (f64, f64)> {
-    let measured = bandwidth::measured(side.run.log).unwrap_or_default();
-    let rows = measured.iter().flat_map(|it| it.rows.iter().map(|row| (it.collective, row)));
-    rows.map(|(collective, it)| ((collective.name(), it.row.size), (it.normal.low, it.normal.high))).collect()
+/// On what the collectives of a run were measured: as each test says, else as NCCL reports it.
+struct Clusters {
+    of_tests: Vec<(Collective, Cluster)>,
+    reported: Option<Cluster>,
+}
+
+fn clusters(side: &Side<'_>) -> Clusters {
+    let log = side.run.log;
+    let tests = bandwidth::measured(log).unwrap_or_default();
+    let reported = || {
+        let layout = log.job.size.reported_layout().filter(NodeLayout::is_even)?;
+        log.expected()?.cluster(layout.nodes, layout.ranks_per_node)
+    };
+    Clusters {
+        of_tests: tests.into_iter().map(|it| (it.collective, it.cluster)).collect(),
+        reported: reported().filter(|_| !side.run.measured.is_empty()),
+    }
+}
+
+/// Below this size latency matters, and it differs between hosts more than bandwidth does.
+const SMALLEST: u64 = 1 << 20;
+
+fn normal(clusters: &Clusters, collective: Collective, size: u64) -> Option<Expected> {
+    let of_test = clusters.of_tests.iter().find(|it| it.0 == collective).map(|it| &it.1);
+    let cluster = of_test.or(clusters.reported.as_ref()).filter(|_| size >= SMALLEST)?;
+    let it = forecast::normal(collective, cluster, size)?;
+    Some(Expected { low: it.low, expected: it.expected, high: it.high })
 }
 
 fn middle(rates: &mut [f64]) -> Option<Amount> {

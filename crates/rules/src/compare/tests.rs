@@ -1,30 +1,32 @@
 use serde_json::{Value, json};
 
-use super::{Comparison, Quantity, Run, Unexplained};
+use super::{Comparison, Price, Quantity, Recorded, Run, Unexplained};
 use crate::Log;
 use crate::testing::read;
 
-/// Two p4d over EFA: what the trainer and NCCL print.
-fn log(network: &str, runtime: u32, variables: &str) -> Log {
-    read(&format!(
-        "a:1:2 [0] NCCL INFO NET/OFI Running on p4d.24xlarge platform, topology file /x/p4d.xml\n{variables}\
+/// Two p4d: what the trainer and NCCL print.
+const LOG: &str = "a:1:2 [0] NCCL INFO NET/OFI Running on p4d.24xlarge platform, topology file /x/p4d.xml\nVARIABLES\
          a:1:2 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 16 cudaDev 0 nvmlDev 0 busId 1000 commId 0x9 - Init START\n\
          a:1:2 [0] NCCL INFO comm 0x1 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0\n\
          a:1:2 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via P2P/CUMEM/read\n\
-         a:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/{network}\n\
+         a:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/NETWORK\n\
          Stage 3 initialize beginning\n***** Running training *****\n  Instantaneous batch size per device = 4\n\
          \x20 Total train batch size (w. parallel, distributed & accumulation) = 256\n  Gradient Accumulation steps = 4\n\
          \x20 Total optimization steps = 50\n  Number of trainable parameters = 8,030,261,248\n\
-         {{'train_runtime': {runtime}.0, 'train_samples_per_second': 1.0}}\n"
-    ))
+         {'train_runtime': 5000.0, 'train_samples_per_second': 1.0}\n";
+
+fn log(network: &str, runtime: u32, variables: &str) -> Log {
+    let text = LOG.replace("NETWORK", network).replace("VARIABLES", variables);
+    read(&text.replace("5000.0", &format!("{runtime}.0")))
 }
 
 fn compare(logs: &[&Log], job_file: &Value) -> Comparison {
     let names = ["efa", "eni", "again"];
+    let recorded = &Recorded::default();
     let runs: Vec<Run<'_>> = logs
         .iter()
         .zip(names)
-        .map(|(log, name)| Run { name, log, job_file, measured: &[], took: None })
+        .map(|(log, name)| Run { name, log, job_file, measured: &[], took: None, recorded })
         .collect();
     Comparison::of(&runs, 0)
 }
@@ -41,9 +43,39 @@ fn the_network_explains_the_difference() {
     let [causes] = compared.causes.as_slice() else { panic!("{:?}", compared.causes) };
     assert_eq!((causes.run, causes.seconds), (1, 90.0));
     assert!(causes.parts[0].what.contains(" of TCP instead of 4 x 100 Gbps of EFA"), "{:?}", causes.parts);
-    let explained: f64 = causes.parts.iter().map(|it| it.seconds).sum();
-    assert_eq!(causes.rest, Unexplained::Seconds(90.0 - explained));
-    assert!(explained > 5.0, "{causes:?}");
+    let sum: f64 = causes.parts.iter().map(|it| it.seconds).sum();
+    let Unexplained::Seconds(explained) = &causes.rest else { panic!("{causes:?}") };
+    assert!((explained.seconds - sum).abs() < 0.02 && explained.seconds > 5.0, "{causes:?}");
+    assert!((explained.seconds + explained.rest - 90.0).abs() < 1e-9, "{causes:?}");
+    assert!(explained.interval.0 < explained.seconds && explained.seconds < explained.interval.1);
+    assert!(!explained.is_too_much());
+    // One difference alone is what it is together with nothing else.
+    assert!((causes.parts[0].alone - causes.parts[0].seconds).abs() < 1e-9, "{causes:?}");
+}
+
+#[test]
+fn a_prediction_beyond_what_was_measured_is_too_much() {
+    // The network alone would cost more than these runs differ by, and in the other direction.
+    for (runtime, too_much) in [(505, true), (400, true), (5000, false)] {
+        let (efa, eni) = (log("Libfabric/0/GDRDMA", 500, ""), log("Socket/0", runtime, ""));
+        let compared = compare(&[&efa, &eni], &json!({ "run": { "seq": 512 } }));
+        let Unexplained::Seconds(explained) = &compared.causes[0].rest else { panic!("{compared:?}") };
+        assert_eq!(explained.is_too_much(), too_much, "{runtime}: {explained:?}");
+    }
+}
+
+#[test]
+fn differences_are_predicted_one_at_a_time_and_together() {
+    let efa = log("Libfabric/0/GDRDMA", 500, "");
+    let other = read(&LOG.replace("NETWORK", "Socket/0").replace("VARIABLES", "").replace("= 256", "= 512"));
+    let compared = compare(&[&efa, &other], &json!({ "run": { "seq": 512 } }));
+    let parts = &compared.causes[0].parts;
+    assert!(parts.len() >= 2, "{parts:?}");
+    // TCP costs a step of twice the batch as much as one of the old batch: gradients are as large.
+    assert!(parts.iter().all(|it| it.alone > 0.0 && it.seconds > 0.0), "{parts:?}");
+    let Unexplained::Seconds(explained) = &compared.causes[0].rest else { panic!("{compared:?}") };
+    let sum: f64 = parts.iter().map(|it| it.seconds).sum();
+    assert!((explained.seconds - sum).abs() < 0.02 * sum, "{parts:?}");
 }
 
 #[test]
@@ -71,4 +103,51 @@ fn runs_with_nothing_in_common_are_not_comparable() {
     let (train, other) = (log("Socket/0", 500, ""), read("hello\n"));
     assert!(!compare(&[&train, &other], &Value::Null).is_comparable());
     assert!(compare(&[&train, &train], &Value::Null).is_comparable());
+}
+
+#[test]
+fn settings_that_differ_are_possible_causes() {
+    let set = |name: &str, value: &str| format!("a:1:2 [0] NCCL INFO {name} set by environment to {value}\n");
+    let one = log("Libfabric/0/GDRDMA", 500, &set("NCCL_DEBUG", "INFO"));
+    let variables = set("NCCL_PROTO", "LL") + &set("NCCL_MAX_NCHANNELS", "1") + &set("NCCL_DEBUG", "WARN");
+    let two = log("Libfabric/0/GDRDMA", 900, &variables);
+    let compared = compare(&[&one, &two], &Value::Null);
+    let found: Vec<(&str, &str, &str)> =
+        compared.settings.iter().map(|it| (&*it.name, &*it.value, &*it.baseline)).collect();
+    assert_eq!(found, [("NCCL_MAX_NCHANNELS", "1", "not set"), ("NCCL_PROTO", "LL", "not set")]);
+    // The model knows what a protocol costs, and not what channels do.
+    assert!(matches!(compared.settings[0].price, Price::None(_)), "{:?}", compared.settings);
+    assert!(
+        matches!(compared.settings[1].price, Price::Bandwidth(it) if it < 0.5),
+        "{:?}",
+        compared.settings
+    );
+}
+
+#[test]
+fn an_answer_stands_for_a_run() {
+    let silent = read("hello\n");
+    let (mut fast, mut slow) = (Recorded::default(), Recorded::default());
+    for (it, seconds, nodes) in [(&mut fast, 1.0, "2"), (&mut slow, 3.0, "4")] {
+        it.figures.push((Quantity::Step, seconds, Some("mean of the steps".to_owned())));
+        it.facts.push(("nodes".to_owned(), nodes.to_owned()));
+        it.variables.push(("NCCL_ALGO".to_owned(), format!("A{nodes}")));
+    }
+    let run = |name, recorded| Run {
+        name,
+        log: &silent,
+        job_file: &Value::Null,
+        measured: &[],
+        took: None,
+        recorded,
+    };
+    let compared = Comparison::of(&[run("fast", &fast), run("slow", &slow)], 0);
+    assert!(compared.is_comparable());
+    let differs: Vec<&str> = compared.facts.iter().filter(|it| it.differs).map(|it| &*it.name).collect();
+    assert_eq!(differs, ["nodes", "NCCL_ALGO"]);
+    assert_eq!(
+        compared.figures[0].amounts.iter().flatten().map(|it| it.value).collect::<Vec<_>>(),
+        [1.0, 3.0]
+    );
+    assert_eq!(compared.settings.len(), 1);
 }

@@ -1,9 +1,9 @@
 //! Reads the keys of a job file from the lines of trainers, frameworks and NCCL.
 
-use evidence::plain::Training;
+use evidence::Quote;
+use evidence::plain::{State, Training};
 use evidence::signals::application::CPU_OPTIMIZER;
 use evidence::signals::launch::ONE_THREAD;
-use evidence::{Quote, Seen};
 use forecast::training::{Model, models};
 use serde_json::{Value, json};
 
@@ -18,7 +18,8 @@ pub(super) fn read(log: &Log) -> Logged {
     reader.model(&mut logged);
     reader.run(&mut logged);
     reader.cluster(&mut logged);
-    logged.measured = reader.measured(&logged);
+    let ranks = reader.ranks().map(|it| f64::from(it.0));
+    logged.measured = Measured::of(&log.case.training, &logged, ranks);
     logged
 }
 
@@ -46,6 +47,21 @@ fn is_true(text: &str) -> Option<bool> {
         "False" | "false" => Some(false),
         _ => None,
     }
+}
+
+/// The samples of a step, by those of all steps.
+fn samples_per_step(state: &State) -> Option<u64> {
+    #[allow(clippy::cast_precision_loss, reason = "steps are far below 2^53")]
+    let samples = state.samples_per_s? * state.runtime? / state.steps as f64;
+    let whole = samples.round();
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is between 1 and a million"
+    )]
+    let samples =
+        ((samples / whole - 1.0).abs() < 0.01 && (1.0..1e6).contains(&whole)).then_some(whole as u64);
+    samples
 }
 
 /// The parameters of a public model and of the log are the same within this: heads that are trained or not, and rounding.
@@ -168,6 +184,17 @@ impl<'a> Reader<'a> {
         ] {
             if let Some((value, quote)) = self.setting(name) {
                 logged.say(key, value, Some(quote));
+            }
+        }
+        if let Some(state) = &self.training.state {
+            for (key, value) in [
+                ("run.steps", state.planned),
+                ("run.micro_batch", state.micro_batch),
+                ("run.global_batch", samples_per_step(state)),
+            ] {
+                if let Some(value) = value {
+                    logged.say(key, value, None);
+                }
             }
         }
         self.sharding(logged);
@@ -364,39 +391,5 @@ impl<'a> Reader<'a> {
         };
         logged.say("cluster.inter", json!({ "kind": kind, "nics": nics.len(), "gbps": rate }), quote);
         Some(gpus)
-    }
-
-    /// The time of a step: as printed, else of the progress bar, else of the whole run.
-    fn measured(&self, logged: &Logged) -> Option<Measured> {
-        let training = self.training;
-        let steps = logged.get("run.steps").and_then(Value::as_u64);
-        let run = training.runtime_seconds.as_ref().map(|it: &Seen<f64>| it.value).filter(|it| *it > 0.0);
-        if let Some(times) = training.step_times {
-            let (seconds, n) = (times.usual() / 1e3, times.count);
-            return Some(Measured { seconds, how: format!("mean of {n} printed steps"), run });
-        }
-        let number = |key: &str| logged.get(key).and_then(Value::as_f64).filter(|it| *it > 0.0);
-        if let (Some(rates), Some(batch)) = (training.samples_per_s, number("run.global_batch")) {
-            let how = format!("{} printed rates of samples", rates.count);
-            return Some(Measured { seconds: batch / rates.usual(), how, run });
-        }
-        let ranks = self.ranks().map(|it| f64::from(it.0));
-        if let (Some(rates), Some(batch), Some(seq), Some(ranks)) =
-            (training.tokens_per_s_per_gpu, number("run.global_batch"), number("run.seq"), ranks)
-        {
-            let how = format!("{} printed rates of tokens", rates.count);
-            return Some(Measured { seconds: batch * seq / (rates.usual() * ranks), how, run });
-        }
-        #[allow(clippy::cast_precision_loss, reason = "steps are far below 2^53")]
-        let per = |seconds: f64, steps: u64| seconds / steps as f64;
-        let bar = training.bar.as_ref().map(|it| it.value).filter(|it| Some(it.total) == steps);
-        if let Some(bar) = bar {
-            #[allow(clippy::cast_precision_loss, reason = "seconds are far below 2^53")]
-            let seconds = per(bar.seconds as f64, bar.done);
-            return Some(Measured { seconds, how: format!("progress bar after {} steps", bar.done), run });
-        }
-        let (run, steps) = (run?, steps?);
-        let how = format!("train_runtime of {run} s over {steps} steps, the start of training included");
-        Some(Measured { seconds: per(run, steps), how, run: Some(run) })
     }
 }

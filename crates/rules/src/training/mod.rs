@@ -8,6 +8,7 @@
 //! shows of paths and nodes.
 
 mod described;
+mod measured;
 mod paths;
 mod price;
 
@@ -19,6 +20,7 @@ use serde_json::{Map, Value};
 
 use crate::Log;
 
+pub use measured::{Measured, Spread};
 pub use paths::Paths;
 pub use price::{How, Price, Slower, of_layout};
 pub(crate) use price::{Priced, of_submitted};
@@ -47,17 +49,6 @@ pub struct Said {
     pub value: Value,
     /// Where; none where several lines together say so, or a flag.
     pub quote: Option<Quote>,
-}
-
-/// The time of a step that was measured.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Measured {
-    /// Seconds of one step.
-    pub seconds: f64,
-    /// How it was measured, in words.
-    pub how: String,
-    /// The time of the whole run, where it is known.
-    pub run: Option<f64>,
 }
 
 /// A training job as a log and a job file describe it together.
