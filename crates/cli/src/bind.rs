@@ -8,7 +8,7 @@ use nccl::Decisions;
 use report::Style;
 use report::bind::{Bind, BindParts};
 
-use crate::args::{self, Colour, ListFormat};
+use crate::args::{self, Colour, PageFormat};
 use crate::{CLEAN, UNDECIDED, complain, doctor, topo};
 
 pub(crate) fn run(
@@ -25,8 +25,8 @@ pub(crate) fn run(
         }
     };
     match args.format {
-        ListFormat::Json => bind.json(out)?,
-        ListFormat::Text => {
+        PageFormat::Json => bind.json(out)?,
+        PageFormat::Text | PageFormat::Html => {
             let style =
                 Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: args.verbose };
             bind.text(style, out)?;

@@ -2,13 +2,12 @@
 
 use std::io::{self, Write};
 
-use fabric::Layout;
-use job::{Description, Job, LayoutFlags};
+use job::{Description, Job};
 use report::Style;
 use report::decide::{Check, Verdict};
 use rules::decisions::{Given, Logs};
 
-use crate::args::{self, Colour, ListFormat};
+use crate::args::{self, Colour, PageFormat};
 use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input, texts, topo};
 
 pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
@@ -20,8 +19,8 @@ pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io
         }
     };
     match args.format {
-        ListFormat::Json => report::decide::check_json(&check, out)?,
-        ListFormat::Text => {
+        PageFormat::Json => report::decide::check_json(&check, out)?,
+        PageFormat::Text | PageFormat::Html => {
             let style =
                 Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: args.verbose };
             report::decide::check_text(&check, style, out)?;
@@ -51,13 +50,7 @@ fn check(args: &args::Topo) -> Result<Check, String> {
         nccl: args.nccl,
         plugin: args.plugin,
         environment: args.env.clone(),
-        layout: LayoutFlags {
-            nodes: args.nodes,
-            pods: args.pods.map(|(pods, gpus)| Layout::new(pods, gpus)),
-            nics_per_pod: args.nics_per_pod,
-            same_host: args.same_host,
-            shared_memory: args.shared_shm,
-        },
+        layout: args.layout(),
     };
     let case = evidence::read_texts(texts.iter().map(|it| (it.0.as_str(), it.1.as_slice())));
     let job = Job::of_case(&case);

@@ -1,17 +1,33 @@
 //! `plumb compare`: runs side by side.
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use fabric::Collective;
+use answer::compare::{Beside, Given};
 use report::{Compare, Style};
 use rules::Log;
-use rules::compare::{Comparison, Measured, Run};
 
-use crate::args::{self, Colour, CompareFormat};
-use crate::{CLEAN, UNDECIDED, complain, doctor, expect, input, predict};
+use crate::args::{self, Colour, CompareFormat, FailOn};
+use crate::{CLEAN, UNDECIDED, complain, doctor, input, page, predict};
 
 pub(crate) fn run(args: &args::Compare, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
+    if let Some(read) = page::only(&args.runs, "compare") {
+        let form = match args.format {
+            CompareFormat::Text => page::Form::Text { verbose: args.verbose },
+            CompareFormat::Json => page::Form::Json,
+            CompareFormat::Html => page::Form::Html,
+            CompareFormat::Markdown => {
+                complain("error: a report is shown again as text, json or html");
+                return Ok(UNDECIDED);
+            }
+        };
+        return page::show(read, form, FailOn::Error, out);
+    }
+    if args.runs.len() < 2 {
+        complain("error: plumb compare needs two runs or more\nhint: plumb compare efa/ eni/");
+        return Ok(UNDECIDED);
+    }
     let compare = match compared(args) {
         Ok(it) => it,
         Err(reason) => {
@@ -26,6 +42,7 @@ pub(crate) fn run(args: &args::Compare, colour: Colour, out: &mut impl Write) ->
         )?,
         CompareFormat::Json => compare.json(out)?,
         CompareFormat::Markdown => compare.markdown(out)?,
+        CompareFormat::Html => report::html::write(&compare, out)?,
     }
     Ok(CLEAN)
 }
@@ -39,112 +56,74 @@ fn compared(args: &args::Compare) -> Result<Compare, String> {
             format!("--baseline {}: is none of the runs: {}", input::name(wanted), all.join(", "))
         })?,
     };
-    let names = names(&args.runs);
-    let given: Result<Vec<Given>, String> = args.runs.iter().map(|it| Given::read(args, it)).collect();
-    let given = given?;
-    let took = took(args, &names)?;
-    let runs: Vec<Run<'_>> = given
-        .iter()
-        .zip(&names)
-        .zip(took)
-        .map(|((it, name), took)| Run {
-            name,
-            log: &it.log,
-            job_file: &job_file,
-            measured: &it.measured,
-            took,
-        })
-        .collect();
-    let comparison = Comparison::of(&runs, baseline);
-    if !comparison.is_comparable() {
-        return Err(format!(
-            "{}: no two of these runs have a measurement in common: plumb compares times of training steps and runs, memory, and bandwidths of nccl-tests or plumb bench",
-            names.join(", ")
-        ));
+    if let Some((one, other)) = twice(&args.runs) {
+        return Err(format!("{} and {} are the same run", input::name(one), input::name(other)));
     }
-    Ok(Compare::new(&comparison))
+    let names = names(&args.runs);
+    let took = took(args, &names)?;
+    let given: Result<Vec<Given>, String> =
+        args.runs.iter().zip(&names).map(|(it, name)| read(args, it, name)).collect();
+    answer::compare::answer(&names, &given?, &took, &job_file, baseline)
+}
+
+fn names(runs: &[PathBuf]) -> Vec<String> {
+    answer::compare::names(&runs.iter().map(|it| input::name(it)).collect::<Vec<_>>())
 }
 
 /// The times of whole runs that flags give, in the order of the runs.
 fn took(args: &args::Compare, names: &[String]) -> Result<Vec<Option<f64>>, String> {
-    let mut all = vec![None; names.len()];
-    for text in &args.took {
-        let read = || {
-            let (name, seconds) = text.rsplit_once('=')?;
-            let seconds = seconds.trim().trim_end_matches('s').parse::<f64>().ok()?;
-            Some((name.trim(), Some(seconds).filter(|it| it.is_finite() && *it > 0.0)?))
-        };
-        let Some((name, seconds)) = read() else {
-            return Err(format!(
-                "--took {text}: write RUN=SECONDS, as in {}=2441",
-                names.first().map_or("efa", |it| it)
-            ));
-        };
-        let given = |(at, it): (usize, &String)| {
-            it == name || args.runs.get(at).is_some_and(|it| same(it, Path::new(name)))
-        };
-        let at = names.iter().enumerate().position(given);
-        match at.and_then(|it| all.get_mut(it)) {
-            Some(slot) => *slot = Some(seconds),
-            None => return Err(format!("--took {text}: {name} is none of the runs: {}", names.join(", "))),
-        }
-    }
-    Ok(all)
+    let is = |at: usize, name: &str| args.runs.get(at).is_some_and(|it| same(it, Path::new(name)));
+    answer::compare::took(args.took.iter().map(String::as_str), names, is)
+        .map_err(|reason| format!("--took {reason}"))
 }
 
-/// One run that was read.
-struct Given {
-    log: Log,
-    measured: Vec<Measured>,
-}
-
-impl Given {
-    fn read(args: &args::Compare, path: &Path) -> Result<Self, String> {
-        let mut measured = Vec::new();
-        let mut others = Vec::new();
-        for file in input::files(&[path.to_path_buf()]) {
-            match record(&file) {
-                Some(found) => measured.extend(found),
-                None => others.push(file),
+/// Reads the run that is called `name`.
+fn read(args: &args::Compare, path: &Path, name: &str) -> Result<Given, String> {
+    let mut beside = Beside::default();
+    let mut others = Vec::new();
+    for file in input::files(&[path.to_path_buf()]) {
+        let regular = std::fs::metadata(&file).is_ok_and(|it| it.is_file());
+        if regular && let Ok(source) = File::open(&file) {
+            match beside.look(&input::name(&file), Box::new(source)) {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(it) if file == path => return Err(format!("{}: {}", it.name, it.reason)),
+                // In a folder it may be beside the logs.
+                Err(it) => {
+                    complain(&format!("note: {}: {}: left out", it.name, it.reason));
+                    continue;
+                }
+            }
+            // What is wrong with an archive is said where it is read for logs.
+            let packed = input::each_member(&file, &mut |it| beside.look_inside(it)).is_some();
+            let short = std::fs::metadata(&file).is_ok_and(|it| it.len() <= answer::run::NOTE);
+            if short
+                && !packed
+                && let Ok(source) = File::open(&file)
+            {
+                beside.note(name, Box::new(source));
             }
         }
-        if measured.is_empty() {
-            others = vec![path.to_path_buf()];
-        }
-        let inputs = input::read(&others);
-        for it in &inputs.left_out {
-            complain(&format!("note: {}: {}", it.name, it.reason));
-        }
-        if let Some(it) = inputs.unreadable.first() {
-            return Err(format!("{}: {}", it.name, it.reason));
-        }
-        Ok(Self { log: Log::on(inputs.case, &args.hardware.read()?), measured })
+        others.push(file);
     }
+    if beside.is_empty() {
+        others = vec![path.to_path_buf()];
+    }
+    let inputs = input::read(&others);
+    for it in &inputs.left_out {
+        complain(&format!("note: {}: {}", it.name, it.reason));
+    }
+    if let Some(it) = inputs.unreadable.first() {
+        return Err(format!("{}: {}", it.name, it.reason));
+    }
+    Ok(beside.with(Log::on(inputs.case, &args.hardware.read()?)))
 }
 
-/// What the JSON of `plumb bench` or of nccl-tests measured; none where the file is something else.
-fn record(path: &Path) -> Option<Vec<Measured>> {
-    if path.extension().is_none_or(|it| it != "json") {
-        return None;
-    }
-    let record = bench::read(&expect::read_text(path).ok()?).ok()?;
-    let collective: Collective = record.collective.parse().ok()?;
-    let rows = record.results.iter().filter_map(|it| {
-        let timing = it.out_of_place.as_ref().or(it.in_place.as_ref())?;
-        Some(Measured { collective, size: it.bytes, rate: timing.bus_bandwidth })
-    });
-    Some(rows.collect())
-}
-
-/// The shortest names that tell the runs apart.
-fn names(runs: &[PathBuf]) -> Vec<String> {
-    let short = |it: &PathBuf| it.file_stem().map(|it| it.to_string_lossy().into_owned());
-    let shorts: Vec<Option<String>> = runs.iter().map(short).collect();
-    let unique = |it: &Option<String>| shorts.iter().filter(|other| *other == it).count() == 1;
-    if shorts.iter().all(|it| it.is_some() && unique(it)) {
-        return shorts.into_iter().flatten().map(|it| report::clean(&it)).collect();
-    }
-    runs.iter().map(|it| input::name(it)).collect()
+/// Two names of one run.
+fn twice(runs: &[PathBuf]) -> Option<(&PathBuf, &PathBuf)> {
+    runs.iter().enumerate().find_map(|(at, one)| {
+        runs.iter().skip(at + 1).find(|other| same(one, other)).map(|other| (one, other))
+    })
 }
 
 /// Whether two paths are the same run.

@@ -13,8 +13,8 @@ use report::Style;
 use report::decide::{Decide, DecideParts, Speed, WhatIf};
 use rules::decisions::slower;
 
-use crate::args::{self, Colour, ListFormat};
-use crate::{CLEAN, UNDECIDED, complain, doctor, input, topo};
+use crate::args::{self, Colour, PageFormat};
+use crate::{CLEAN, UNDECIDED, complain, doctor, input, topo, topo_page};
 
 /// The sizes for which the effect of a setting is shown: a small message, a bucket of gradients, a large one.
 const SIZES: [u64; 3] = [1 << 20, 64 << 20, 1 << 30];
@@ -28,9 +28,10 @@ pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io
         }
     };
     match args.format {
-        ListFormat::Json => report::decide::json(&decide, out)?,
-        ListFormat::Text if args.lines => report::decide::lines(&decide, out)?,
-        ListFormat::Text => {
+        PageFormat::Html => topo_page::decided(args, &decide, out)?,
+        PageFormat::Json => report::decide::json(&decide, out)?,
+        PageFormat::Text if args.lines => report::decide::lines(&decide, out)?,
+        PageFormat::Text => {
             let changes = decide.what_if.is_some();
             let style =
                 Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: args.verbose };

@@ -1,54 +1,64 @@
 //! `plumb expect`: is this number normal?
 
-use std::fmt::Display;
-use std::io::{self, Read as _, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
-use fabric::{Layout, Settings};
+use answer::expect::{Asked as Question, LONGEST};
+use fabric::Settings;
 use forecast::{Cluster, Impossible, Verdict};
-use job::{Description, LayoutFlags};
-use report::{Expect, Style};
+use job::Description;
+use report::Style;
 
-use crate::args::{self, Colour, ListFormat};
-use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input};
-
-/// The largest cluster file that is read.
-const LONGEST: u64 = 1 << 20;
+use crate::args::{self, Asked, Colour, FailOn, PageFormat};
+use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input, page};
 
 pub(crate) fn run(args: &args::Expect, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
-    let mut settings = job::Settings::default();
-    for (name, value) in &args.env {
-        settings.add_flag("--env", name, value);
-    }
-    let described = cluster(&args.machines, &settings.effective(args.nccl)).and_then(|it| {
-        let it = it.of_release(args.nccl, args.plugin);
-        match (args.group, args.parallel) {
-            (Some(group), Some(parallel)) => it.of_group(parallel, group),
-            _ => Ok(it),
-        }
-    });
-    let cluster = match described {
+    let collective = match &args.collective {
+        Asked::Collective(collective) => *collective,
+        Asked::Page(path) => return again(path, args, out),
+    };
+    let question = Question {
+        collective,
+        size: args.size,
+        measured: args.measured,
+        group: args.group.zip(args.parallel),
+        nccl: args.nccl,
+        plugin: args.plugin,
+        env: &args.env,
+    };
+    let described = cluster(&args.machines, &question.settings()).map_err(|it| it.to_string());
+    let expect = match described.and_then(|it| question.answer(it)) {
         Ok(it) => it,
         Err(reason) => {
             complain(&format!("error: {reason}"));
             return Ok(UNDECIDED);
         }
     };
-    let Some(expected) = forecast::expect(args.collective, &cluster, args.size, args.measured) else {
-        complain("error: a collective needs at least two ranks: give more --nodes or GPUs");
-        return Ok(UNDECIDED);
-    };
-    let expect = Expect::new(&cluster, expected).of_group(args.group);
     match args.format {
-        ListFormat::Text => {
+        PageFormat::Text => {
             expect.text(
                 Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: false },
                 out,
             )?;
         }
-        ListFormat::Json => expect.json(out)?,
+        PageFormat::Json => expect.json(out)?,
+        PageFormat::Html => report::html::write(&expect, out)?,
     }
     Ok(if matches!(expect.verdict, None | Some(Verdict::Normal)) { CLEAN } else { FINDINGS })
+}
+
+/// An earlier answer.
+fn again(path: &Path, args: &args::Expect, out: &mut impl Write) -> io::Result<u8> {
+    match page::only(&[path.to_path_buf()], "expect") {
+        Some(read) => page::show(read, page::Form::new(args.format, false), FailOn::Error, out),
+        None => {
+            complain(&format!(
+                "error: {}: is neither a collective nor a page of plumb expect",
+                input::name(path)
+            ));
+            Ok(UNDECIDED)
+        }
+    }
 }
 
 /// The cluster that the arguments describe.
@@ -60,13 +70,7 @@ pub(crate) fn cluster(args: &args::Machines, settings: &Settings) -> Result<Clus
             return Err(Impossible("give the machine with --instance NAME or --cluster FILE".to_owned()));
         }
     };
-    let job = description.job(&LayoutFlags {
-        nodes: args.nodes,
-        pods: args.pods.map(|(pods, gpus)| Layout::new(pods, gpus)),
-        ..LayoutFlags::default()
-    });
-    let layout = job.layout.map(|it| it.value).unwrap_or_default();
-    Cluster::of_layout(&description.machine.machine.value, &layout, settings).map_err(|error| {
+    answer::expect::cluster(&description, args.nodes, args.pods, settings).map_err(|error| {
         match &args.cluster {
             Some(path) => Impossible(format!("{}: {error}", input::name(path))),
             None => error,
@@ -82,11 +86,13 @@ pub(crate) fn of_cluster_file(path: &Path) -> Result<Description, String> {
 
 /// The text of a cluster file; the error names the file.
 pub(crate) fn read_text(path: &Path) -> Result<String, String> {
-    let named = |reason: &dyn Display| format!("{}: {reason}", input::name(path));
-    let mut bytes = Vec::new();
-    let read = input::open_whole(path).and_then(|it| it.take(LONGEST + 1).read_to_end(&mut bytes));
-    if read.map_err(|error| named(&error))? as u64 > LONGEST {
-        return Err(named(&"is longer than 1 MiB"));
-    }
-    String::from_utf8(bytes).map_err(|_| named(&"is not UTF-8"))
+    let source = input::open_whole(path).map_err(|error| error.to_string());
+    let page = |text: String| match report::html::command_of(text.as_bytes()) {
+        Some(wrote) => Err(format!("is a report of plumb {wrote}, not a job file or a cluster file")),
+        None => Ok(text),
+    };
+    source
+        .and_then(|it| answer::text(it, LONGEST))
+        .and_then(page)
+        .map_err(|reason| format!("{}: {reason}", input::name(path)))
 }

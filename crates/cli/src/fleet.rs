@@ -1,16 +1,9 @@
-//! Runs of nccl-tests on many machines, judged as a fleet: for `plumb validate --replay` and `plumb doctor`.
+//! How a verdict on a fleet is written.
 
 use std::io::{self, Write};
 
-use ::validate::replay::{Replay, Set};
 use clap::ValueEnum;
-use evidence::Case;
-use evidence::plain::NcclTests;
-use fabric::{Machine, Settings};
-use forecast::Cluster;
-use job::Job;
-use job::inside::hgx_machine;
-use report::{Normal, Style, Validate};
+use report::{Style, Validate};
 
 /// How a verdict on a fleet is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -21,6 +14,8 @@ pub(crate) enum Format {
     Json,
     /// For CI systems.
     Junit,
+    /// One page for a browser; plumb reads it again.
+    Html,
 }
 
 /// Writes the verdict.
@@ -34,40 +29,6 @@ pub(crate) fn write(
         Format::Text => validate.text(style, out),
         Format::Json => validate.json(out),
         Format::Junit => validate.junit(out),
+        Format::Html => report::html::write(validate, out),
     }
-}
-
-/// The fleet of a folder of runs; none where the runs are few, or of one job.
-pub(crate) fn of_case(case: &Case, job: &Job) -> Option<Validate> {
-    let replay = Replay::new(&case.tests);
-    replay.is_fleet().then(|| judged(&replay, case, job))
-}
-
-/// The runs, judged against each other, with what is normal for their machines.
-pub(crate) fn judged(replay: &Replay, case: &Case, job: &Job) -> Validate {
-    let machine = job.machines.first().map(|it| &it.value);
-    Validate::replayed(replay, case.sources.files.len(), |set| normal(set, machine, &case.tests))
-}
-
-/// The bandwidth that is normal for runs of one kind: on the machine that a flag or a log names, or inside eight GPUs that are sold only
-/// with an `NVSwitch`.
-fn normal(set: &Set, named: Option<&Machine>, tests: &[NcclTests]) -> Option<Normal> {
-    let collective = set.collective?;
-    let same_gpu = |it: &&Machine| {
-        let here = fabric::gpu::find(&set.gpu);
-        let there = it.gpus.first().and_then(|it| fabric::gpu::find(it.model.as_deref()?));
-        here.is_some() && here.map(|it| &it.family) == there.map(|it| &it.family)
-    };
-    let unnamed = || {
-        let like =
-            |it: &&NcclTests| it.devices.len() == 8 && it.devices.iter().all(|it| *it.name == *set.gpu);
-        (set.hosts == 1 && set.gpus == 8).then(|| tests.iter().find(like).and_then(hgx_machine)).flatten()
-    };
-    let machine = named.filter(same_gpu).cloned().or_else(unnamed)?;
-    let settings = set.nccl.map_or_else(Settings::default, Settings::new);
-    let (nodes, gpus) = (u32::try_from(set.hosts).ok()?, u32::try_from(set.gpus).ok()?);
-    let cluster = Cluster::of_machine(&machine, nodes, &settings).ok()?.with_pods(1, gpus).ok()?;
-    let normal = forecast::normal(collective, &cluster.of_release(set.nccl, None), set.bytes)?;
-    let name = machine.name.clone().unwrap_or_else(|| format!("8 x {}", set.gpu).into());
-    Some(Normal { machine: name.to_string(), low: normal.low, expected: normal.expected, high: normal.high })
 }

@@ -1,27 +1,32 @@
 //! `plumb lint`: checks files before they are submitted, and applies safe changes.
 
 use std::fs;
-use std::io::{self, Read as _, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use evidence::submission::{Kind, Submission};
+use evidence::submission::Submission;
 use evidence::yaml::Trouble;
-use report::Style;
 use report::lint::{Lint, Unread};
+use report::{Redactor, Style};
 use rules::Edit;
 use rules::lint::Given;
-use serde_json::Value;
 
 use crate::args::{self, Colour, Format};
-use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input, output, predict};
-
-/// The largest file that is read.
-const MOST: u64 = 64 << 20;
+use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input, output, page, predict};
 
 pub(crate) fn run(args: &args::Lint, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
     let paths = files(&args.paths);
-    if !output::spares(&args.output, &paths, false) {
+    if !output::spares(&args.output, &paths, args.redact) {
         return Ok(UNDECIDED);
+    }
+    if let Some(page) = page::only(&args.paths, "lint").or_else(|| page::all(&paths, "lint")) {
+        if args.redact {
+            complain(
+                "error: --redact replaces names in an answer from files: give it when the page is written",
+            );
+            return Ok(UNDECIDED);
+        }
+        return page::show_all(page, &args.format, &args.output, false, args.fail_on, out);
     }
     let given = match given(&args.hardware) {
         Ok(given) => Given { nccl: args.nccl, plugin: args.plugin, libfabric: args.libfabric, ..given },
@@ -38,16 +43,16 @@ pub(crate) fn run(args: &args::Lint, colour: Colour, out: &mut impl Write) -> io
         }
     };
     let mut inputs = Inputs::read(paths);
+    let names = if args.redact { Redactor::all() } else { Redactor::secrets() };
+    let mut names = names.of_files(&inputs.files);
     if args.fix || args.diff {
-        change(args, &given, &mut inputs, out)?;
+        change(args, &given, &mut inputs, &mut names, out)?;
         if args.diff && !args.fix {
             return Ok(CLEAN);
         }
     }
-    let found = rules::lint::lint_training(&inputs.files, &given, |file| {
-        file.map_or_else(|| training.clone(), |file| submitted(file, &training))
-    });
-    let mut lint = Lint::new(&inputs.files, &inputs.unread, &found);
+    let disk = &mut predict::inputs::Disk;
+    let mut lint = answer::lint::answer(&inputs.files, &inputs.unread, &given, &training, disk, &mut names);
     if let Some(price) = args.training.price_per_hour {
         report::charge(&mut lint.findings, price);
     }
@@ -64,28 +69,9 @@ pub(crate) fn run(args: &args::Lint, colour: Colour, out: &mut impl Write) -> io
         Format::Json => lint.json(&mut out),
         Format::Sarif => report::lint::sarif(&lint, &mut out),
         Format::Junit => report::lint::junit(&lint, args.fail_on.severity(), &mut out),
+        Format::Html => report::html::write(&lint, &mut out),
     })
     .map(|written| if written { code(args, &lint) } else { UNDECIDED })
-}
-
-/// The training job that a file submits, with what the job file says otherwise.
-fn submitted(file: &Submission, job_file: &Value) -> Value {
-    let mut tables = predict::inputs::of_submission(&file.name, &file.text);
-    overlay(&mut tables, job_file);
-    tables
-}
-
-/// Puts the values of one table into another.
-fn overlay(under: &mut Value, over: &Value) {
-    match (under, over) {
-        (Value::Object(under), Value::Object(over)) => {
-            for (key, value) in over {
-                overlay(under.entry(key.as_str()).or_insert(Value::Null), value);
-            }
-        }
-        (_, Value::Null) => {}
-        (under, over) => *under = over.clone(),
-    }
 }
 
 /// The machine of the flags. Rules about files need one of the catalogue.
@@ -103,13 +89,11 @@ pub(crate) fn given(args: &args::Hardware) -> Result<Given, String> {
 
 fn code(args: &args::Lint, lint: &Lint) -> u8 {
     let unread = lint.files.iter().any(|it| it.problem.is_some());
-    let nothing =
-        lint.files.iter().all(|it| it.pods + it.settings + it.launches == 0 && it.kind == Some(Kind::Other));
     if args.fail_on.is_reached(&lint.findings) {
         FINDINGS
     } else if unread {
         UNDECIDED
-    } else if nothing {
+    } else if lint.is_empty() {
         complain("error: plumb found no manifest, script or setting in the input");
         UNDECIDED
     } else {
@@ -143,7 +127,6 @@ impl Inputs {
 
 /// The files as given; from folders, those that look like a manifest or a script.
 fn files(paths: &[PathBuf]) -> Vec<PathBuf> {
-    const NAMES: [&str; 7] = ["yaml", "yml", "json", "sh", "sbatch", "slurm", "env"];
     let mut all = Vec::new();
     let mut open: Vec<PathBuf> = paths.iter().rev().cloned().collect();
     while let Some(path) = open.pop() {
@@ -154,14 +137,9 @@ fn files(paths: &[PathBuf]) -> Vec<PathBuf> {
         let mut below: Vec<PathBuf> = entries.filter_map(|it| Some(it.ok()?.path())).collect();
         below.sort();
         for path in below.into_iter().rev() {
-            let extension =
-                path.extension().map(|it| it.to_string_lossy().to_lowercase()).unwrap_or_default();
             let name = path.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
             let link = path.symlink_metadata().is_ok_and(|it| it.is_symlink());
-            if (path.is_dir() && !link && !name.starts_with('.'))
-                || NAMES.contains(&extension.as_str())
-                || name.starts_with("Dockerfile")
-            {
+            if (path.is_dir() && !link && !name.starts_with('.')) || answer::lint::is_submitted(&name) {
                 open.push(path);
             }
         }
@@ -171,26 +149,20 @@ fn files(paths: &[PathBuf]) -> Vec<PathBuf> {
 
 pub(crate) fn open(path: &Path) -> Result<Submission, (String, Trouble)> {
     let name = input::name(path);
-    let failed = |text: String| (name.clone(), Trouble { line: 1, column: 1, text });
-    let mut bytes = Vec::new();
-    let source = input::open_whole(path).map_err(|error| failed(error.to_string()))?;
-    source.take(MOST + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
-    if bytes.len() as u64 > MOST {
-        return Err(failed(format!("more than {} MiB", MOST >> 20)));
+    match input::open_whole(path) {
+        Ok(source) => answer::lint::read(&name, source),
+        Err(error) => Err((name, Trouble { line: 1, column: 1, text: error.to_string() })),
     }
-    let text = String::from_utf8(bytes).map_err(|error| {
-        let before = error.utf8_error().valid_up_to();
-        let line = error.as_bytes().iter().take(before).filter(|it| **it == b'\n').count() + 1;
-        (name.clone(), Trouble { line, column: 1, text: "is not UTF-8".to_owned() })
-    })?;
-    if text.trim().is_empty() {
-        return Err(failed("is empty".to_owned()));
-    }
-    Submission::read(&name, &text).map_err(|trouble| (name.clone(), trouble))
 }
 
 /// Applies the safe edits until none is left: an edit can enable another.
-fn change(args: &args::Lint, given: &Given, inputs: &mut Inputs, out: &mut impl Write) -> io::Result<()> {
+fn change(
+    args: &args::Lint,
+    given: &Given,
+    inputs: &mut Inputs,
+    names: &mut Redactor,
+    out: &mut impl Write,
+) -> io::Result<()> {
     const ROUNDS: usize = 8;
     let before: Vec<Box<str>> = inputs.files.iter().map(|it| it.text.clone()).collect();
     for _ in 0..ROUNDS {
@@ -221,7 +193,16 @@ fn change(args: &args::Lint, given: &Given, inputs: &mut Inputs, out: &mut impl 
             continue;
         }
         if args.diff {
-            write!(out, "{}", output::shown(&report::lint::diff(&it.name, &before, &it.text)))?;
+            let diff = report::lint::diff(&it.name, &before, &it.text);
+            let hidden: String = diff.split_inclusive('\n').map(|line| names.text(line)).collect();
+            if hidden != diff {
+                complain(&format!(
+                    "note: {}: secrets{} are replaced in the diff, so it cannot be applied as a patch: --fix changes the file",
+                    names.file(&it.name),
+                    if args.redact { " and names" } else { "" }
+                ));
+            }
+            write!(out, "{}", output::shown(&hidden))?;
         }
         if args.fix {
             let mark = if it.byte_order_mark { "\u{feff}" } else { "" };

@@ -1,9 +1,9 @@
 //! The binary `plumb`: arguments in, exit code out. The work is done in the other crates.
 
-mod archive;
 mod args;
 mod bench;
 mod bind;
+mod browser;
 mod check;
 mod compare;
 mod decide;
@@ -16,11 +16,13 @@ mod lint;
 mod manifest;
 mod node;
 mod output;
+mod page;
 mod plan;
 mod predict;
 mod progress;
 mod texts;
 mod topo;
+mod topo_page;
 mod validate;
 mod write;
 
@@ -63,11 +65,14 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(args, plumb.color, &mut out),
         Command::Predict(args) => predict::run(args, plumb.color, &mut out),
         Command::Plan(args) => plan::run(args, plumb.color, &mut out),
-        Command::Validate(args) if args.health.is_asked() => node::healthcheck(args.health, &mut out),
+        Command::Validate(args) if args.health.is_asked() => {
+            node::healthcheck(args.health, args.instance, &mut out)
+        }
         Command::Validate(args) => validate::run(args, plumb.color, &mut out),
         Command::Node(args) => node::run(args, plumb.color, &mut out),
         Command::Bench(args) => bench::run(args, plumb.color, &mut out),
         Command::Explain { what } => explain(&what.join(" "), &mut out),
+        Command::Page(args) => browser::run(args, &mut out),
         Command::Rules { format } => list_rules(*format, &mut out),
         Command::Machines { format } => list_machines(*format, &mut out),
         Command::Completions { shell } => completions(*shell, &mut out),

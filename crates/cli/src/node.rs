@@ -10,8 +10,8 @@ use report::{Nagios, Nodes, Style};
 use rules::Severity;
 use rules::node::{Fitness, judge, judge_together};
 
-use crate::args::{Colour, FailOn, ListFormat, machine};
-use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input, output};
+use crate::args::{Colour, FailOn, PageFormat, machine};
+use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input, output, page};
 
 /// The largest recorded state that is read.
 const MOST: u64 = 1 << 24;
@@ -30,13 +30,9 @@ pub(crate) struct Node {
     #[arg(long, value_name = "NAME", value_parser = machine)]
     pub(crate) instance: Option<&'static Model>,
 
-    /// How many GPUs the machine must have.
-    #[arg(long, value_name = "N")]
-    pub(crate) gpus: Option<u32>,
-
     /// Output format; JSON has the schema plumb.node/1, for several states plumb.nodes/1.
-    #[arg(long, short, value_enum, default_value_t = ListFormat::Text)]
-    pub(crate) format: ListFormat,
+    #[arg(long, short, value_enum, default_value_t = PageFormat::Text)]
+    pub(crate) format: PageFormat,
 
     /// Write metrics for the textfile collector of `node_exporter` instead.
     #[arg(long, conflicts_with_all = ["format", "mode", "exit_style"])]
@@ -61,6 +57,11 @@ pub(crate) struct Node {
 /// How a scheduler or a monitor asks.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Health {
+    /// How many GPUs each machine must have; 0 for a machine without GPUs, such as a login node. A machine on which no GPU is seen cannot
+    /// be judged without it, unless its firmware or --instance says what it is.
+    #[arg(long, value_name = "N")]
+    pub(crate) gpus: Option<u32>,
+
     /// `healthcheck`: look at this machine only, in less than a minute, and write one line, `plumb: REASON`, or nothing where it is fit. For
     /// `HealthCheckProgram` and prologs of Slurm.
     #[arg(long, value_enum, value_name = "MODE")]
@@ -94,6 +95,15 @@ pub(crate) fn run(args: &Node, colour: Colour, out: &mut impl Write) -> io::Resu
     if !output::spares(&args.output, &args.states, false) {
         return Ok(UNDECIDED);
     }
+    if let Some(read) = page::only(&args.states, "node") {
+        let form = page::Form::new(args.format, args.verbose);
+        let mut bytes = Vec::new();
+        let code = page::show(read, form, args.fail_on, &mut bytes)?;
+        if bytes.is_empty() {
+            return Ok(code);
+        }
+        return written(args.output.as_deref(), out, |out| out.write_all(&bytes)).map(|()| code);
+    }
     let mut states = match gather(&args.states) {
         Ok(states) => states,
         Err(reason) => {
@@ -102,9 +112,8 @@ pub(crate) fn run(args: &Node, colour: Colour, out: &mut impl Write) -> io::Resu
             return Ok(if args.health.exit_style.is_some() { 3 } else { UNDECIDED });
         }
     };
-    for state in &mut states {
-        state.machine.named = args.instance.map(|it| it.name.to_owned()).or(state.machine.named.take());
-        state.machine.expected_gpus = args.gpus.or(state.machine.expected_gpus);
+    for it in &mut states {
+        expect(it, args.instance, args.health.gpus);
     }
     let Some(state) = (if states.len() == 1 { states.pop() } else { None }) else {
         return several(args, states, colour, out);
@@ -116,22 +125,30 @@ pub(crate) fn run(args: &Node, colour: Colour, out: &mut impl Write) -> io::Resu
     let style = style(args, colour);
     written(args.output.as_deref(), out, |mut out| match (args.prometheus, args.format) {
         (true, _) => node.prometheus(&mut out),
-        (false, ListFormat::Json) => node.json(&mut out),
-        (false, ListFormat::Text) => node.text(style, &mut out),
+        (false, PageFormat::Json) => node.json(&mut out),
+        (false, PageFormat::Text) => node.text(style, &mut out),
+        (false, PageFormat::Html) => report::html::write(&node, &mut out),
     })?;
     // Metrics carry the verdict themselves, and a collector takes any other code for a failure to collect.
     Ok(if args.prometheus { CLEAN } else { code(node.verdict, node.worst(), args.fail_on) })
 }
 
+/// What the machine should be, as the user says.
+fn expect(state: &mut NodeState, instance: Option<&Model>, gpus: Option<u32>) {
+    state.machine.named = instance.map(|it| it.name.to_owned()).or(state.machine.named.take());
+    state.machine.expected_gpus = gpus.or(state.machine.expected_gpus);
+}
+
 /// Looks at this machine and answers as a scheduler or a monitor asks: what `plumb validate --mode healthcheck` does too.
-pub(crate) fn healthcheck(health: Health, out: &mut impl Write) -> io::Result<u8> {
-    let state = match gather(&[]) {
+pub(crate) fn healthcheck(health: Health, instance: Option<&Model>, out: &mut impl Write) -> io::Result<u8> {
+    let mut state = match gather(&[]) {
         Ok(mut states) => states.pop().unwrap_or_default(),
         Err(reason) => {
             complain(&format!("error: {reason}"));
-            return Ok(UNDECIDED);
+            return Ok(if health.exit_style.is_some() { 3 } else { UNDECIDED });
         }
     };
+    expect(&mut state, instance, health.gpus);
     let node = report::Node::new(state.clone(), &judge(&state));
     answer(health, &node, FailOn::Error, out)
 }
@@ -163,8 +180,9 @@ fn several(args: &Node, states: Vec<NodeState>, colour: Colour, out: &mut impl W
     let nodes = Nodes::new(states.into_iter().map(judged).collect(), &together);
     let style = style(args, colour);
     written(args.output.as_deref(), out, |mut out| match args.format {
-        ListFormat::Json => nodes.json(&mut out),
-        ListFormat::Text => nodes.text(style, &mut out),
+        PageFormat::Json => nodes.json(&mut out),
+        PageFormat::Text => nodes.text(style, &mut out),
+        PageFormat::Html => report::html::write(&nodes, &mut out),
     })?;
     Ok(code(nodes.verdict, nodes.worst(), args.fail_on))
 }
@@ -204,6 +222,10 @@ fn gather(paths: &[PathBuf]) -> Result<Vec<NodeState>, String> {
         input::open_whole(path)
             .and_then(|it| it.take(MOST + 1).read_to_end(&mut bytes))
             .map_err(|error| format!("{name}: {error}"))?;
+        if report::html::is_page(&bytes) {
+            let page = String::from_utf8_lossy(&bytes).into_owned();
+            bytes = page::json_of(&name, page, "node")?.into_bytes();
+        }
         NodeState::read(&bytes).map_err(|reason| format!("{name}: {reason}"))
     };
     paths.iter().map(read).collect()

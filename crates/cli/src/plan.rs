@@ -11,12 +11,13 @@ use fabric::catalogue;
 use forecast::plan::{Fixed, Found, JobFile, Plan, Search, Space};
 use forecast::training::{Calibration, Job, Recompute};
 use report::Style;
+use report::html::PlanPage;
 use report::plan::{Asked, Target, command};
 
-use crate::args::{self, Colour, ListFormat};
+use crate::args::{self, Colour, FailOn, PageFormat};
 use crate::predict::inputs::{self, Described};
 use crate::progress::{self, Progress};
-use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input, output};
+use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input, output, page};
 
 /// What is left of the bandwidth between GPUs when the choice is tried again.
 const LESS_BANDWIDTH: f64 = 0.8;
@@ -24,6 +25,9 @@ const LESS_BANDWIDTH: f64 = 0.8;
 pub(crate) fn run(args: &args::Plan, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
     if !output::spares(&args.write, &args.inputs.files(), false) {
         return Ok(UNDECIDED);
+    }
+    if let Some(read) = page::only(&args.inputs.job, "plan") {
+        return page::show(read, page::Form::new(args.format, false), FailOn::Error, out);
     }
     let answer = inputs::read(&args.inputs).and_then(|(it, _)| answer(args, &it));
     match answer {
@@ -42,6 +46,8 @@ struct Answer {
     file: Option<String>,
     /// Its settings.
     settings: Option<String>,
+    /// Settings and job file for a page.
+    copied: Vec<(String, String)>,
     /// What these cannot say.
     hint: Option<String>,
 }
@@ -64,7 +70,7 @@ fn answer(args: &args::Plan, described: &Described) -> Result<Answer, String> {
     let asked = Asked { job, has_layout: file.has_layout(), fixed: &args.fix, ranks: args.groups };
     let report = report::plan::Plan::new(asked, &plan);
     let Some(best) = plan.best else {
-        return Ok(Answer { report, file: None, settings: None, hint: None });
+        return Ok(Answer { report, file: None, settings: None, copied: Vec::new(), hint: None });
     };
     let chosen = Job { run: best.run, ..job.clone() };
     let settings = args.emit.as_deref().map(|what| emit(args, what, &chosen, file)).transpose()?;
@@ -76,7 +82,16 @@ fn answer(args: &args::Plan, described: &Described) -> Result<Answer, String> {
             .to_owned()
     });
     let hint = hint.or(unsaid);
-    Ok(Answer { report, file: Some(file.with(&best.run)), settings, hint })
+    let written = file.with(&best.run);
+    let copied = if args.format == PageFormat::Html { copied(&chosen, &written) } else { Vec::new() };
+    Ok(Answer { report, file: Some(written), settings, copied, hint })
+}
+
+/// What of the best layout can be copied: settings of its framework, and a job file.
+fn copied(job: &Job, file: &str) -> Vec<(String, String)> {
+    let settings =
+        Target::ALL.into_iter().filter_map(|it| Some((it.name().to_owned(), it.settings(job).ok()?)));
+    settings.chain([("job file of plumb predict".to_owned(), file.to_owned())]).collect()
 }
 
 /// The name of the input, for an error.
@@ -151,8 +166,11 @@ impl Answer {
         let width = doctor::width();
         match (&self.settings, args.format) {
             (Some(settings), _) => out.write_all(settings.as_bytes())?,
-            (None, ListFormat::Json) => self.report.json(out)?,
-            (None, ListFormat::Text) => {
+            (None, PageFormat::Json) => self.report.json(out)?,
+            (None, PageFormat::Html) => {
+                report::html::write(&PlanPage { plan: &self.report, settings: &self.copied }, out)?;
+            }
+            (None, PageFormat::Text) => {
                 let style = Style { colour: doctor::coloured(colour), width, verbose: false };
                 self.report.text(style, out)?;
                 if args.groups {

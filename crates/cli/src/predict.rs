@@ -8,14 +8,18 @@ mod timeline;
 use std::io::{self, Write};
 
 use forecast::training::{Broken, Job};
-use report::{FromLog, Predict, Style};
+use report::html::PredictPage;
+use report::{Drawing, FromLog, Predict, Style};
 
-use crate::args::{self, Colour, ListFormat};
-use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input, output};
+use crate::args::{self, Colour, FailOn, PageFormat};
+use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input, output, page};
 
 pub(crate) fn run(args: &args::Predict, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
     if !output::spares(args.timeline.iter().chain(&args.svg), &args.inputs.files(), false) {
         return Ok(UNDECIDED);
+    }
+    if let Some(read) = page::only(&args.inputs.job, "predict") {
+        return page::show(read, page::Form::new(args.format, false), FailOn::Error, out);
     }
     let refused = |reason: &str| {
         complain(&format!("error: {reason}"));
@@ -33,9 +37,13 @@ pub(crate) fn run(args: &args::Predict, colour: Colour, out: &mut impl Write) ->
         return refused(&reason);
     }
     match args.format {
-        ListFormat::Text => predict
+        PageFormat::Text => predict
             .text(Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: false }, out)?,
-        ListFormat::Json => predict.json(out)?,
+        PageFormat::Json => predict.json(out)?,
+        PageFormat::Html => {
+            let drawing = Drawing::new(&job).ok();
+            report::html::write(&PredictPage { predict: &predict, drawing: drawing.as_ref() }, out)?;
+        }
     }
     Ok(if predict.fits { CLEAN } else { FINDINGS })
 }
@@ -57,8 +65,10 @@ fn predict(args: &args::Predict, job: &Job, from: Option<FromLog>) -> Result<Pre
             None => format!("{broken}{hint}"),
         }
     })?;
-    Ok(match from {
+    let mut predict = match from {
         Some(from) => predict.from_log(from),
         None => predict,
-    })
+    };
+    report::Redactor::secrets().predict(&mut predict);
+    Ok(predict)
 }

@@ -3,21 +3,18 @@
 use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 
-use fabric::units::GigabitsPerSecond;
-use fabric::{Collective, Layout, Transport};
-use forecast::Cluster;
-use job::channel::{Connection, Selection, Shape};
-use job::machine::{self, Resolved};
-use job::{Description, Known, LayoutFlags, Source};
-use nccl::Decisions;
+use answer::topo::{Asked, Price};
+use job::Description;
+use job::channel::{Selection, Shape};
 use report::Style;
-use report::topo::{Topo, TopoParts};
+use report::topo::Topo;
 
-use crate::args::{self, Colour, ListFormat};
-use crate::{CLEAN, UNDECIDED, bind, check, complain, decide, doctor, expect, input, output, predict, write};
+use crate::args::{self, Colour, PageFormat};
+use crate::{
+    CLEAN, UNDECIDED, bind, check, complain, decide, doctor, expect, input, output, predict, topo_page, write,
+};
 
-/// How much of a file is read: the topology is at the beginning of a log.
-pub(crate) const MOST: u64 = 1 << 28;
+pub(crate) use answer::topo::MOST;
 
 pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
     let inputs: Vec<PathBuf> = args.file.iter().chain(&args.cluster).cloned().collect();
@@ -27,6 +24,9 @@ pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io
         false,
     ) {
         return Ok(UNDECIDED);
+    }
+    if let Some(code) = topo_page::again_or_refused(args, out)? {
+        return Ok(code);
     }
     if let Some(launcher) = args.bind {
         return bind::run(args, launcher, colour, out);
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io
     if args.decide || args.lines || !args.what_if.is_empty() {
         return decide::run(args, colour, out);
     }
-    let topo = match read(args).and_then(|it| answer(args, it)) {
+    let topo = match topo(args) {
         Ok(topo) => topo,
         Err(reason) => {
             complain(&format!("error: {reason}"));
@@ -51,12 +51,13 @@ pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io
         output::write_file(path, |mut out| report::topo::svg(&topo, &mut out))?;
     }
     match args.format {
-        ListFormat::Text => {
+        PageFormat::Text => {
             let style =
                 Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: args.verbose };
             report::topo::text(&topo, style, out)?;
         }
-        ListFormat::Json => report::topo::json(&topo, out)?,
+        PageFormat::Json => report::topo::json(&topo, out)?,
+        PageFormat::Html => topo_page::write(args, &topo, out)?,
     }
     Ok(CLEAN)
 }
@@ -65,35 +66,36 @@ pub(crate) fn read(args: &args::Topo) -> Result<Description, String> {
     if args.file.is_none() && (args.channel.is_some() || args.tree) {
         return Err("--channel and --tree need a log: give it as FILE".to_owned());
     }
-    let mut read = match (&args.file, &args.cluster, args.instance) {
+    let read = match (&args.file, &args.cluster, args.instance) {
         (Some(path), ..) => of_file(args, path)?,
         (None, Some(path), _) => expect::of_cluster_file(path)?,
         (None, None, Some(model)) => Description::of_flag(model),
         (None, None, None) => this_machine()?,
     };
-    if let Some(model) = args.gpu {
-        read.machine.set_gpu_model(model);
+    Ok(asked(args).complete(read))
+}
+
+/// What the flags say about the machine and the job.
+fn asked(args: &args::Topo) -> Asked<'_> {
+    let shape = if args.tree { Shape::Tree } else { Shape::Ring };
+    let selected = args.channel.is_some() || args.tree;
+    Asked {
+        instance: args.instance,
+        gpu: args.gpu,
+        nic_gbps: args.nic_gbps,
+        layout: args.layout(),
+        nccl: args.nccl,
+        env: &args.env,
+        collective: args.collective,
+        selection: selected.then_some(Selection { shape, number: args.channel.unwrap_or(0) }),
     }
-    if let Some(gbps) = args.nic_gbps {
-        for nic in &mut read.machine.machine.value.nics {
-            nic.rate = nic.rate.or(Some(GigabitsPerSecond(gbps)));
-        }
-    }
-    read.machine.deduce_generation();
-    if let Some(version) = args.nccl {
-        read.releases.nccl = Some(Known::new(version, Source::Flag("--nccl")));
-    }
-    for (name, value) in &args.env {
-        read.settings.add_flag("--env", name, value);
-    }
-    Ok(read)
 }
 
 #[cfg(target_os = "linux")]
 #[expect(clippy::unnecessary_wraps, reason = "elsewhere it is an error")]
 fn this_machine() -> Result<Description, String> {
     let live = node::read();
-    Ok(Description::new(machine::of_live_node(live.machine, live.notes), "this machine"))
+    Ok(Description::new(job::machine::of_live_node(live.machine, live.notes), "this machine"))
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -105,10 +107,7 @@ fn this_machine() -> Result<Description, String> {
 fn of_file(args: &args::Topo, path: &Path) -> Result<Description, String> {
     let name = input::name(path);
     let text = contents(path).map_err(|error| format!("{name}: {error}"))?;
-    let shape = if args.tree { Shape::Tree } else { Shape::Ring };
-    let selected = args.channel.is_some() || args.tree;
-    let selection = selected.then_some(Selection { shape, number: args.channel.unwrap_or(0) });
-    Description::of_text(&name, &text, args.instance, selection)
+    asked(args).of_text(&name, &text)
 }
 
 /// The beginning of a file, whatever it is compressed with.
@@ -118,82 +117,18 @@ pub(crate) fn contents(path: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-fn answer(args: &args::Topo, read: Description) -> Result<Topo, String> {
-    let job = job(args, &read)?;
-    let Description { machine: Resolved { notes, .. }, source, mut channel, graphs, .. } = read;
-    let machine = &job.machines[0].value;
-    let (seen, settings) = (machine::seen_by_nccl(machine), job.effective_settings());
-    let layout = job.layout.as_ref().map(|it| it.value).unwrap_or_default();
-    let decisions = Decisions::new(&seen, &settings, &layout).map_err(|error| {
-        match args.file.as_ref().or(args.cluster.as_ref()) {
-            Some(path) => format!("{}: {error}", input::name(path)),
-            None => error.to_string(),
-        }
-    })?;
-    for it in channel.iter_mut().flat_map(|it| &mut it.connections) {
-        it.transport = it.transport.take().or_else(|| inside_machine(&decisions, it));
-    }
-    let collective = args.collective.unwrap_or(Collective::AllReduce);
-    let sizes: Vec<u64> = match args.collective {
-        Some(_) => (10..=34).step_by(2).map(|it| 1 << it).collect(),
-        None => [20, 24, 28, 30, 33].map(|it| 1 << it).into(),
+pub(crate) fn topo(args: &args::Topo) -> Result<Topo, String> {
+    let file = args.file.as_ref().or(args.cluster.as_ref()).map(|it| input::name(it));
+    let described = read(args)?;
+    let job = match &args.job {
+        Some(path) => Some((input::name(path), predict::from::job_file(path)?)),
+        None => None,
     };
-    let cluster = Cluster::of_layout(machine, &layout, &settings);
-    let price = price(args, &job, cluster.as_ref().ok())?;
-    Ok(Topo::new(TopoParts {
-        price,
-        job: &job,
-        source,
-        seen_by_nccl: &seen,
-        survey: &decisions.survey(&seen),
-        normal: cluster.map(|it| forecast::table(collective, &it, &sizes)),
-        collective,
-        channel: channel.as_ref(),
-        graphs: &graphs,
-        notes,
-    }))
-}
-
-/// What the layout costs the training job of --job, against one pod with all GPUs and NCCL's defaults.
-fn price(args: &args::Topo, job: &job::Job, here: Option<&Cluster>) -> Result<Option<report::Price>, String> {
-    let Some(path) = &args.job else { return Ok(None) };
-    let name = input::name(path);
-    let file = predict::from::job_file(path)?;
-    let (Some(here), Some(machine)) = (here, job.machines.first()) else {
-        return Err(format!("{name}: the paths of this machine are not known"));
-    };
-    let gpus = here.pods.saturating_mul(here.gpus);
-    let best = Cluster::of_machine(
-        &machine.value,
-        here.nodes,
-        &fabric::Settings::new(job.effective_settings().version),
-    );
-    let best = best.and_then(|it| it.with_pods(1, gpus)).map_err(|error| format!("{name}: {error}"))?;
-    let price = rules::training::of_layout(&file, job.model().map(|it| it.name), &best, here);
-    let price = price.map_err(|error| format!("{name}: {error}"))?;
-    Ok(price.map(|it| report::Price::with_money(&it, args.price_per_hour)))
+    let price = job.as_ref().map(|(name, job)| Price { name, job, per_hour: args.price_per_hour });
+    asked(args).answer(described, file.as_deref(), price.as_ref())
 }
 
 /// The job that the flags describe on this machine, which must have GPUs.
 pub(crate) fn job(args: &args::Topo, read: &Description) -> Result<job::Job, String> {
-    let found = &read.machine.machine.value;
-    if found.gpus.is_empty() {
-        let reasons = read.machine.notes.iter().chain(&found.unknown).map(String::as_str);
-        let reasons: Vec<&str> = std::iter::once("").chain(reasons).collect();
-        return Err(format!("{}: no GPU found{}", read.source, reasons.join("\n  - ")));
-    }
-    Ok(read.job(&LayoutFlags {
-        nodes: args.nodes,
-        pods: args.pods.map(|(pods, gpus)| Layout::new(pods, gpus)),
-        nics_per_pod: args.nics_per_pod,
-        same_host: args.same_host,
-        shared_memory: args.shared_shm,
-    }))
-}
-
-/// The transport that NCCL takes for a connection inside a machine.
-fn inside_machine(decisions: &Decisions, it: &Connection) -> Option<Transport> {
-    let same = it.from.node == it.to.node;
-    let decision = decisions.transport(it.from.local_rank.into(), it.to.local_rank.into());
-    decision.filter(|_| same)?.transport
+    asked(args).job(read)
 }

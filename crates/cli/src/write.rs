@@ -12,7 +12,7 @@ use job::{Description, Job, LayoutFlags, Source};
 use report::Style;
 use report::written::{Written, differing_expectation};
 
-use crate::args::{self, Colour, ListFormat};
+use crate::args::{self, Colour, PageFormat};
 use crate::{CLEAN, UNDECIDED, complain, doctor, output, topo};
 
 pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io
     };
     // The file itself is the answer then; what there is to know about it goes to standard error.
     if path.as_os_str() == "-" {
-        if args.format == ListFormat::Json {
+        if args.format == PageFormat::Json {
             complain(
                 "error: --format json and the file would both go to standard output\nhint: write the file to a name",
             );
@@ -40,8 +40,8 @@ pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io
     }
     output::write_file(path, |out| out.write_all(text.as_bytes()))?;
     match args.format {
-        ListFormat::Json => written.json(out)?,
-        ListFormat::Text => {
+        PageFormat::Json => written.json(out)?,
+        PageFormat::Text | PageFormat::Html => {
             let style =
                 Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: args.verbose };
             written.text(style, out)?;

@@ -17,8 +17,7 @@ fn compare(arguments: &[&str]) -> Answer {
 }
 
 /// The runs of the field notes: 2441 s over EFA, 5409 s over ENI.
-const NOTES: [&str; 10] =
-    [EFA, ENI, "--instance", "g6e.12xlarge", "--job", JOB, "--took", "efa=2441.04", "--took", "eni=5408.85"];
+const NOTES: [&str; 6] = [EFA, ENI, "--instance", "g6e.12xlarge", "--job", JOB];
 
 #[test]
 fn the_notes_runs_come_out_as_they_say() {
@@ -41,6 +40,81 @@ fn the_notes_runs_come_out_as_they_say() {
 }
 
 #[test]
+fn the_notes_runs_need_no_flags() {
+    let text = compare(&[EFA, ENI]).stdout;
+    assert!(
+        text.starts_with("eni takes 2.22 times as long per step as efa: 108 s instead of 48.8 s\n"),
+        "{text}"
+    );
+    assert!(text.contains("whole run                   2441 s          5409 s  x2.22\n"), "{text}");
+    assert!(text.contains("eni: between nodes TCP (EFA in efa) may be a cause; not priced"), "{text}");
+    // A flag counts before the note.
+    assert!(compare(&[EFA, ENI, "--took", "eni=4882"]).stdout.contains("4882 s  x2.00\n"));
+}
+
+#[test]
+fn reports_are_runs_as_their_json_is() {
+    let folder = testbed::Folder::new("compare-reports");
+    let write = |name: &str, arguments: &[&str]| {
+        let answer = plumb(arguments.iter().copied());
+        let path = folder.path().join(name);
+        fs::write(&path, answer.stdout).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let [two, one] = ["cases/training-2-nodes", "cases/training-2-nodes-1-channel"];
+    let pages = [
+        write("two.html", &["doctor", two, "-f", "html"]),
+        write("one.html", &["doctor", one, "-f", "html"]),
+    ];
+    let of_pages = json(&pages.each_ref().map(String::as_str));
+    assert!((values(&of_pages, "step time")[1].unwrap() - 0.59).abs() < 0.01, "{of_pages}");
+    assert_eq!(of_pages["settings"][0]["name"], "NCCL_MAX_NCHANNELS");
+    let two_json = write("two.json", &["doctor", two, "-f", "json"]);
+    let of_json = json(&[&two_json, &pages[1]]);
+    assert_eq!(of_json["figures"], of_pages["figures"]);
+    // A page beside a log, and bandwidths of a page.
+    assert_eq!(compare(&[two, &pages[1]]).code, Some(0));
+    let table = "crates/cli/tests/compare/a.txt";
+    let rates = json(&[table, &write("rates.html", &["doctor", table, "-f", "html"])]);
+    let largest = rates["bandwidths"].as_array().unwrap().last().unwrap();
+    assert_eq!(largest["values"][0]["value"], largest["values"][1]["value"], "{largest}");
+    let predicted = write("predicted.html", &["predict", JOB, "-f", "html"]);
+    assert!(
+        compare(&[EFA, &predicted]).stdout.contains("step time of predicted: predicted by plumb predict")
+    );
+    // What is not a run says what it is.
+    let topo = write("topo.html", &["topo", "--instance", "p5.48xlarge", "-f", "html"]);
+    let refused = compare(&[&topo, two]);
+    assert_eq!(refused.code, Some(2));
+    assert!(
+        refused.stderr.contains("is a report of plumb topo, which says nothing about one run"),
+        "{}",
+        refused.stderr
+    );
+    // Several reports are no logs for other commands.
+    let all = folder.path().to_str().unwrap();
+    for arguments in [&["doctor", &pages[0], &pages[1]][..], &["doctor", all], &["lint", &pages[0], &topo]] {
+        let refused = plumb(arguments.iter().copied());
+        assert_eq!((refused.code, &*refused.stdout), (Some(2), ""), "{arguments:?}");
+        assert!(refused.stderr.contains("are reports of plumb "), "{arguments:?}: {}", refused.stderr);
+        fs::remove_file(folder.path().join("two.json")).ok();
+    }
+    for arguments in [
+        &["predict", "--from", &topo][..],
+        &["validate", "--replay", &topo],
+        &["bench", "--compare", &topo, &topo],
+        &["env", "--job", &topo],
+        &["expect", "all_reduce", "--cluster", &topo],
+        &["compare", EFA, ENI, "--job", &topo],
+    ] {
+        let refused = plumb(arguments.iter().copied());
+        assert_eq!((refused.code, &*refused.stdout), (Some(2), ""), "{arguments:?}");
+        assert!(refused.stderr.contains("is a report of plumb topo"), "{arguments:?}: {}", refused.stderr);
+        assert_eq!(refused.stderr.lines().count(), 1, "{arguments:?}: {}", refused.stderr);
+    }
+}
+
+#[test]
 fn the_json_is_as_its_schema_says() {
     let text = fs::read_to_string(root().join("docs/compare.schema.json")).unwrap();
     let mut schema: Value = serde_json::from_str(&text).unwrap();
@@ -49,7 +123,8 @@ fn the_json_is_as_its_schema_says() {
         it["additionalProperties"] = Value::from(false);
     }
     let validator = jsonschema::validator_for(&schema).unwrap();
-    for runs in [&NOTES[..], &["crates/cli/tests/compare/a.txt", "crates/cli/tests/compare/b.txt"]] {
+    let bandwidths = ["crates/cli/tests/compare/a.txt", "crates/cli/tests/compare/b.txt"];
+    for runs in [&NOTES[..], &TRAININGS, &bandwidths] {
         let answer = compare(&[runs, &["--format", "json"]].concat());
         let json: Value = serde_json::from_str(&answer.stdout).expect("JSON");
         let errors: Vec<String> = validator.iter_errors(&json).map(|it| it.to_string()).collect();
@@ -99,11 +174,126 @@ fn markdown_is_text_whatever_names_say() {
     assert!(answer.stdout.contains("| ---: |"), "{}", answer.stdout);
 }
 
+/// The JSON of a comparison.
+fn json(runs: &[&str]) -> Value {
+    let answer = compare(&[runs, &["--format", "json"]].concat());
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+    serde_json::from_str(&answer.stdout).expect("JSON")
+}
+
+/// The values of a figure, of each run.
+fn values(json: &Value, name: &str) -> Vec<Option<f64>> {
+    let figures = json["figures"].as_array().expect("figures");
+    let figure = figures.iter().find(|it| it["name"] == name).unwrap_or_else(|| panic!("{name}: {json}"));
+    figure["values"].as_array().expect("values").iter().map(|it| it["value"].as_f64()).collect()
+}
+
+/// Real trainings: one rank, two nodes, and two nodes with one channel.
+const TRAININGS: [&str; 3] =
+    ["cases/training-2-nodes", "cases/training-1-rank", "cases/training-2-nodes-1-channel"];
+
+#[test]
+fn three_recorded_trainings() {
+    let json = json(&TRAININGS);
+    let steps = values(&json, "step time");
+    for (found, want) in steps.iter().zip([0.325, 0.034, 0.573]) {
+        assert!((found.unwrap() / want - 1.0).abs() < 0.02, "{steps:?}");
+    }
+    let first = values(&json, "first step");
+    assert!(first.iter().flatten().count() == 3 && first[1].unwrap() > 1.5, "{first:?}");
+    let tokens = values(&json, "tokens per second");
+    assert!((tokens[0].unwrap() / 25_200.0 - 1.0).abs() < 0.02, "{tokens:?}");
+    // Every step is there for a picture, the first one included.
+    assert_eq!(json["steps"][0].as_array().unwrap().len(), 40);
+    let differs: Vec<&str> =
+        json["differs"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
+    assert_eq!(differs, ["nodes", "tokens of a step", "ranks", "NCCL_MAX_NCHANNELS"]);
+    let text = compare(&TRAININGS).stdout;
+    // A step of one rank does half of the work: tokens are compared.
+    assert!(text.starts_with("training-1-rank is the fastest of 3: "), "{text}");
+    assert!(
+        text.contains("training-1-rank reaches 4.78 times the tokens per second of training-2-nodes"),
+        "{text}"
+    );
+    assert!(text.contains("training-2-nodes-1-channel takes 1.76 times as long per step"), "{text}");
+    assert!(
+        text.contains(
+            "training-2-nodes-1-channel: NCCL_MAX_NCHANNELS=1 (not set in training-2-nodes) may be a cause"
+        ),
+        "{text}"
+    );
+    // Ratios are there however narrow the table is.
+    assert!(text.contains("x1.76") && text.contains("x4.78"), "{text}");
+    assert!(text.lines().all(|it| it.chars().count() <= 100), "{text}");
+}
+
+#[test]
+fn an_archive_of_a_run_is_read_as_its_folder() {
+    let folder = testbed::Folder::new("compare-archive");
+    let archive = folder.path().join("packed.tar");
+    let bytes = fs::read(root().join("cases/bench-2-nodes/bench.json")).unwrap();
+    fs::write(&archive, common::tar("run/bench.json", &bytes)).unwrap();
+    let json = json(&[archive.to_str().unwrap(), "cases/bench-2-nodes-1-channel"]);
+    assert_eq!(json["bandwidths"].as_array().unwrap().len(), 5, "{json}");
+}
+
+#[test]
+fn folders_with_the_state_of_a_trainer() {
+    let folders = ["cases/training-state", "cases/training-state-small-batch"];
+    let json_of_folders = json(&folders);
+    let steps = values(&json_of_folders, "step time");
+    assert!(steps.iter().flatten().all(|it| (0.28..0.33).contains(it)), "{steps:?}");
+    let whole = values(&json_of_folders, "whole run");
+    assert!(whole.iter().zip([15.1, 13.0]).all(|(it, want)| (it.unwrap() - want).abs() < 0.05), "{whole:?}");
+    let text = compare(&folders).stdout;
+    assert!(text.starts_with("training-state-small-batch reaches 25 % of the samples per second"), "{text}");
+    // The state alone: one counts tokens and so has times, of the other only the whole time is known.
+    let states = folders.map(|it| format!("{it}/out/trainer_state.json"));
+    let json = json(&states.each_ref().map(String::as_str));
+    assert_eq!(json["runs"], serde_json::json!(["training-state", "training-state-small-batch"]));
+    assert_eq!(json["steps"][1].as_array().unwrap().len(), 8);
+    let alone = values(&json, "step time");
+    assert_eq!(alone[1], steps[1]);
+    assert!((alone[0].unwrap() - 0.378).abs() < 0.001, "{alone:?}");
+}
+
+#[test]
+fn recorded_bandwidths_by_size() {
+    let json = json(&["cases/bench-2-nodes", "cases/bench-2-nodes-1-channel"]);
+    let sizes = json["bandwidths"].as_array().unwrap();
+    assert_eq!(sizes.len(), 5);
+    let ratio = |it: &Value| it["values"][1]["ratio"].as_f64().unwrap();
+    assert!(ratio(&sizes[0]) > 0.9 && (ratio(&sizes[4]) - 0.5).abs() < 0.02, "{sizes:?}");
+    let paths = &json["paths"][0];
+    assert_eq!((paths["size"].as_u64(), &paths["expected_ratio"]), (Some(64 << 20), &Value::Null));
+    // Of a known machine it is said what its paths explain: here both should be the same.
+    let answer = compare(&["crates/cli/tests/compare/a.txt", "crates/cli/tests/compare/b.txt"]);
+    assert!(answer.stdout.contains("a factor of 0.45 is not explained"), "{}", answer.stdout);
+}
+
+#[test]
+fn a_run_that_is_given_twice_or_is_empty() {
+    let twice = compare(&["cases/training-2-nodes", "cases/training-2-nodes/"]);
+    assert_eq!(twice.code, Some(2));
+    assert!(twice.stderr.contains("are the same run"), "{}", twice.stderr);
+    let folder = testbed::Folder::new("compare-empty");
+    let empty = folder.path().to_str().unwrap().to_owned();
+    fs::write(folder.path().join("nothing.log"), "").unwrap();
+    let answer = compare(&[&empty, "cases/training-2-nodes"]);
+    assert_eq!(answer.code, Some(2));
+    assert!(answer.stderr.contains("has no measurement"), "{}", answer.stderr);
+    // A run without measurements beside two others is a column without values.
+    let three = compare(&["cases/training-2-nodes", "cases/training-1-rank", &empty]);
+    assert_eq!(three.code, Some(0), "{}", three.stderr);
+    assert!(three.stdout.contains("and training-2-nodes have no measurement in common"), "{}", three.stdout);
+}
+
 #[test]
 fn runs_without_anything_in_common_say_so() {
     let answer = compare(&[EFA, "crates/cli/tests/compare/a.txt"]);
     assert_eq!(answer.code, Some(2));
     assert!(answer.stderr.contains("have a measurement in common"), "{}", answer.stderr);
+    assert!(answer.stderr.contains("a has bandwidths of all_reduce"), "{}", answer.stderr);
     let missing = compare(&[EFA, "nowhere.log"]);
     assert_eq!(missing.code, Some(2));
     assert!(missing.stderr.contains("nowhere.log"), "{}", missing.stderr);

@@ -4,6 +4,7 @@
 mod common;
 
 use std::fs;
+use std::path::Path;
 
 use common::{Answer, check_schema, plumb, root};
 use serde_json::Value;
@@ -67,6 +68,70 @@ fn what_the_user_expects_counts() {
     assert!(named.stdout.contains("0 of the 32 EFA devices of a p5e.48xlarge"), "{}", named.stdout);
 }
 
+/// A state that a login node would give: no GPU, no driver.
+fn login_node(folder: &Path) -> String {
+    let mut state: Value =
+        serde_json::from_str(&fs::read_to_string(root().join(state("node01"))).expect("a state"))
+            .expect("JSON");
+    let own = &mut state["state"];
+    (own["gpus"], own["driver"], own["pci"]["gpus"]) = (Value::Null, Value::Null, Value::from(0));
+    own["host"] = Value::from("login1");
+    let path = folder.join("login1.json");
+    fs::write(&path, state.to_string()).expect("written");
+    path.to_str().expect("a name").to_owned()
+}
+
+#[test]
+fn a_machine_without_a_gpu_is_unknown_until_something_says_what_it_should_have() {
+    let folder = tempfile::tempdir().unwrap();
+    let login = login_node(folder.path());
+    let unknown = node(&[&login]);
+    assert_eq!(unknown.code, Some(2), "{unknown:?}");
+    let first = "login1 cannot be judged: no NVIDIA GPU was seen, and nothing says how many there should be";
+    let words = unknown.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.starts_with(first) && words.contains("`--gpus 0` for a login or CPU node"), "{words}");
+    // It is not drained for that: Slurm's program drains at exit code 1.
+    let health = node(&[&login, "--mode", "healthcheck"]);
+    assert_eq!(health.code, Some(2));
+    assert!(health.stdout.starts_with("plumb: unknown: login1 cannot be judged"), "{health:?}");
+    assert!(health.stdout.len() < 200 && health.stdout.contains("--gpus N; 0 for none"), "{health:?}");
+    assert_eq!(node(&[&login, "--exit-style", "nagios"]).code, Some(3));
+    let told = node(&[&login, "--gpus", "0"]);
+    assert_eq!(told.code, Some(0), "{told:?}");
+    assert!(told.stdout.starts_with("login1 is fit: no NVIDIA GPU"), "{}", told.stdout);
+    assert_eq!(node(&[&login, "--gpus", "0", "--mode", "healthcheck"]).stdout, "");
+    for expected in [["--gpus", "8"], ["--instance", "dgx-h100"]] {
+        let missing = node(&[&[login.as_str()], &expected[..]].concat());
+        assert_eq!(missing.code, Some(1), "{expected:?}");
+        assert!(missing.stdout.contains("error[node-gpu-missing]"), "{}", missing.stdout);
+    }
+    let several = node(&[&login, &login]);
+    assert_eq!(several.code, Some(2), "{several:?}");
+    assert!(several.stdout.contains("could not be judged: login1"), "{}", several.stdout);
+    // Beside nodes with GPUs it is the odd one.
+    let beside = node(&[&login, &state("node01"), &state("node02")]);
+    assert!(beside.code == Some(1) && beside.stdout.contains("GPUs: 0 on login1"), "{beside:?}");
+}
+
+/// Recorded by the static build on a machine with a GPU.
+#[test]
+fn gpus_that_only_the_kernel_shows() {
+    let answer = node(&[&state("static-build")]);
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+    let words = answer.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        "gpu-vm cannot be judged: it has 1 x H200, but the state of its GPUs could not be read: the static build of plumb cannot load \
+         libnvidia-ml.so.1.",
+        "driver 580.159.04",
+        "GPUs 1 x H200, as the kernel shows them",
+    ] {
+        assert!(words.contains(part), "{part}: {}", answer.stdout);
+    }
+    let verbose = node(&[&state("static-build"), "-v"]);
+    assert!(verbose.stdout.contains("PCIe gen 5 x16"), "{}", verbose.stdout);
+    assert_eq!(node(&[&state("static-build"), "--gpus", "8"]).code, Some(1));
+}
+
 #[test]
 fn the_odd_ones_of_several() {
     let all = ["node01", "node02", "node03", "node04"].map(state);
@@ -95,7 +160,8 @@ fn two_recordings_of_one_host_show_what_grew() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("after.json");
     let mut later: Value =
-        serde_json::from_str(&fs::read_to_string(root().join(state("node01"))).unwrap()).unwrap();
+        serde_json::from_str(&fs::read_to_string(root().join(state("node01"))).expect("a state"))
+            .expect("JSON");
     later["state"]["gpus"][0]["ecc"]["volatile_uncorrected"] = Value::from(1);
     fs::write(&path, later.to_string()).unwrap();
     let answer = node(&[&state("node01"), path.to_str().unwrap()]);

@@ -131,7 +131,7 @@ fn no_log_commands_the_terminal() {
         &["--redact"],
     ] {
         let answer = plumb(["doctor", text(&folder), "--matrix"].iter().chain(arguments));
-        assert!(answer.stdout.len() > 10_000, "{arguments:?}: {}", answer.stdout);
+        assert!(answer.stdout.len() > 5_000, "{arguments:?}: {}", answer.stdout);
         check_harmless(&format!("doctor {arguments:?}"), &answer);
     }
 }
@@ -373,4 +373,71 @@ fn standard_error_is_redacted_too() {
             assert!(!answer.stderr.contains(name) && !answer.stdout.contains(name), "{name}: {answer:?}");
         }
     }
+}
+
+/// Values that a manifest, a script or a log may hold, and that no output shows.
+const SECRETS: [&str; 6] = [
+    "hf_AbCdEfGhIjKlMnOpQrStUvWxYz0123456",
+    "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+    "0123456789abcdef0123456789abcdef01234567",
+    "AKIAIOSFODNN7EXAMPLE",
+    "swordfish",
+    "correct-horse",
+];
+
+#[test]
+fn secrets_are_in_no_output() {
+    let folder = folder("secrets");
+    let [hf, aws, wandb, id, password, login] = SECRETS;
+    let pod = format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nspec:\n  containers:\n  - name: a\n    image: b\n    \
+         env: [{{name: HF_TOKEN, value: {hf}}}, {{name: AWS_SECRET_ACCESS_KEY, value: {aws}}}, {{name: NCCL_DEBUG, value: INFOO}}, {{name: DB_PASSWORD, value: {password}}}, {{name: AWS_ACCESS_KEY_ID, value: {id}}}]\n    \
+         resources: {{limits: {{nvidia.com/gpu: 8}}}}\n    command: [torchrun, --nproc_per_node=8, train.py, --wandb_key, {wandb}, --url, 'https://me:{login}@git.example/x']\n"
+    );
+    let pod = write(&folder, "pod.yaml", &pod);
+    let script = write(
+        &folder,
+        "job.sh",
+        &format!(
+            "export HF_TOKEN={hf} NCCL_DEBUG=INFOO PASSWORD={password} NCCL_ALGO=Rong\ntorchrun --nproc_per_node=8 x.py --hub_token={login}\n"
+        ),
+    );
+    let log = write(
+        &folder,
+        "job.log",
+        &format!(
+            "+ export HF_TOKEN={hf}\n+ export AWS_SECRET_ACCESS_KEY={aws}\n+ wandb login {wandb}\n\
+             host:1:1 [0] NCCL INFO NCCL version 2.21.5+cuda12.4\n\
+             host:1:1 [0] misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/nccl-abc to 33030532 bytes\n\
+             RuntimeError: 401 for https://me:{login}@git.example/x with {id}, password: {password}\n"
+        ),
+    );
+    let files = [text(&pod), text(&script)];
+    let mut commands: Vec<Vec<&str>> = Vec::new();
+    for redact in [&[][..], &["--redact"]] {
+        for format in ["text", "json", "sarif", "junit", "html"] {
+            commands.push([&["lint", "-f", format], &files[..], redact].concat());
+            commands.push([&["doctor", "-f", format, text(&log), files[0]][..], redact].concat());
+        }
+        commands.push([&["lint", "--diff"], &files[..], redact].concat());
+    }
+    commands.push(vec!["doctor", "-v", text(&log)]);
+    commands.extend(
+        ["text", "json", "html"].map(|it| vec!["env", "--job", files[0], "--job", files[1], "-f", it]),
+    );
+    for arguments in commands {
+        let answer = plumb(&arguments);
+        assert!(
+            !answer.stdout.is_empty() || arguments.contains(&"--diff"),
+            "{arguments:?}: {}",
+            answer.stderr
+        );
+        for secret in SECRETS {
+            for text in [&answer.stdout, &answer.stderr] {
+                assert!(!text.contains(secret), "{arguments:?} shows {secret}: {text}");
+            }
+        }
+    }
+    let page = plumb(["doctor", "-f", "html", text(&log)]).stdout;
+    assert!(page.contains("export HF_TOKEN=secret-"), "the lines around a finding are shown");
 }

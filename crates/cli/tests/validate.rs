@@ -172,6 +172,13 @@ fn even_pairs_are_not_go() {
 }
 
 #[test]
+fn one_end_of_a_bad_link_is_enough() {
+    let answer = validate(&["--simulate", "nodes=8,link=node002-node005:0.5"]);
+    let wanted = "NO-GO: take out node005 or node002 (their link is bad): without, the others reach ";
+    assert!(answer.stdout.starts_with(wanted), "{}", answer.stdout);
+}
+
+#[test]
 fn a_modelled_fleet_passes_the_same_steps() {
     let answer = validate(&["--simulate", "nodes=100,slow=node037:0.8,noise=2%"]);
     assert_eq!(answer.code, Some(1), "{}", answer.stderr);
@@ -252,4 +259,27 @@ fn pods_are_shown_with_their_manifest() {
     }
     assert_eq!(plumb(["validate", "--kubernetes", "--nodes", "2"]).code, Some(2));
     assert_eq!(plumb(["validate", "--hosts", "a,b", "--nodes", "2", "--dry-run"]).code, Some(2));
+}
+
+/// Machines with one GPU each, recorded inside mpirun: nothing failed because one rank has no bus bandwidth.
+#[test]
+fn nccl_on_machines_with_one_gpu() {
+    let answer = plumb(["validate", "--replay", "crates/cli/tests/data/validations/one-gpu-each"]);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    let words = answer.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        "GO: all 4 machines together reach 928 MB/s",
+        "2 local ok each of 4 machines by itself: 2062 to 2131 GB/s",
+        "4 all ok 4 machines together: 928 MB/s, 300 MB/s needed",
+        "7 logs ok NCCL's log of 4 machines: ok: 4 ranks on 4 nodes with 1 GPU each",
+    ] {
+        assert!(words.contains(part), "{part}: {}", answer.stdout);
+    }
+    // The machine type says what is missing and what is needed; what was not measured is not GO.
+    let named = plumb(["validate", "--replay", "crates/cli/tests/data/validations/two-with-instance"]);
+    let words = named.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(matches!(named.code, Some(1 | 2)), "{named:?}");
+    for part in ["the node has 0 of the 16 EFA devices of a p5en.48xlarge", "1.87 GB/s, 38.0 needed"] {
+        assert!(words.contains(part), "{part}: {}", named.stdout);
+    }
 }

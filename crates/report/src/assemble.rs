@@ -1,9 +1,11 @@
 //! Assembles the answer from the case and its diagnosis.
 
-use std::collections::BTreeMap;
+mod events;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use evidence::{Case, Quote, paths};
-use job::Setter;
+use job::{Scope, Setter};
 use rules::{Diagnosis, Found, Log};
 
 use crate::{
@@ -59,6 +61,7 @@ impl Doctor {
                     problem: it.problem.as_deref().map(str::to_owned),
                 })
                 .collect(),
+            excerpts: Vec::new(),
         }
     }
 }
@@ -94,6 +97,7 @@ impl Finding {
                 factor: two_digits(it.factor),
                 normal: it.rates.map(|it| two_digits(it.normal)),
                 here: it.rates.map(|it| two_digits(it.here)),
+                paths: it.paths,
             }),
             price: it.finding.price.map(|it| Price::new(&it)),
             fixable: !it.finding.edits.is_empty(),
@@ -152,7 +156,7 @@ fn facts(log: &Log, diagnosis: &Diagnosis, options: Options) -> Facts {
             what: it.what,
             certain: it.certain,
         }),
-        ranks: ranks(&log.job),
+        ranks: ranks(log),
         communicators: case.communicators.iter().map(|it| communicator(case, it, options)).collect(),
         environment: environment(log),
         protocols: case.protocols.allowed().map(|it| it.into_iter().map(str::to_owned).collect()),
@@ -161,7 +165,8 @@ fn facts(log: &Log, diagnosis: &Diagnosis, options: Options) -> Facts {
     }
 }
 
-fn ranks(job: &job::Job) -> Vec<Rank> {
+fn ranks(log: &Log) -> Vec<Rank> {
+    let mut events = events::of_ranks(&log.case);
     let rank = |it: &job::Rank| Rank {
         rank: it.rank,
         host: it.host.to_string(),
@@ -170,8 +175,9 @@ fn ranks(job: &job::Job) -> Vec<Rank> {
         nvml_device: it.gpu.nvml_device,
         bus_id: it.gpu.bus_id.map(|it| format!("{it:x}")),
         complete: it.complete,
+        events: events.remove(&it.rank).unwrap_or_default(),
     };
-    job.ranks.iter().map(rank).collect()
+    log.job.ranks.iter().map(rank).collect()
 }
 
 fn communicator(case: &Case, it: &evidence::Communicator, options: Options) -> Communicator {
@@ -227,6 +233,8 @@ fn communicator(case: &Case, it: &evidence::Communicator, options: Options) -> C
 fn environment(log: &Log) -> Vec<Environment> {
     struct Use<'a> {
         processes: usize,
+        ranks: BTreeSet<u32>,
+        hosts: BTreeSet<String>,
         quote: &'a Quote,
     }
     let mut all: BTreeMap<(&str, &str, SetBy), Use<'_>> = BTreeMap::new();
@@ -240,15 +248,36 @@ fn environment(log: &Log) -> Vec<Environment> {
         let communication =
             ["NCCL_", "FI_", "OFI_", "RDMAV_"].iter().any(|prefix| it.name.starts_with(prefix));
         let Some(quote) = it.quote().filter(|_| set_by != SetBy::Manifest || communication) else { continue };
-        let entry = all.entry((&it.name, it.text(), set_by)).or_insert(Use { processes: 0, quote });
+        let entry = all.entry((&it.name, it.text(), set_by)).or_insert(Use {
+            processes: 0,
+            ranks: BTreeSet::new(),
+            hosts: BTreeSet::new(),
+            quote,
+        });
         entry.processes += usize::from(it.is_logged());
+        if let Scope::Process(at) = it.scope
+            && let Some(process) = log.case.processes.get(at)
+        {
+            entry.ranks.extend(process.rank);
+            entry.hosts.extend((!process.host.is_empty()).then(|| process.host.to_string()));
+        }
     }
-    let variable = |((name, value, set_by), it): ((&str, &str, SetBy), Use<'_>)| Environment {
-        name: name.to_owned(),
-        value: value.to_owned(),
-        set_by,
-        processes: it.processes,
-        evidence: evidence(&log.case, it.quote),
+    let mut values: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (name, value, _) in all.keys() {
+        values.entry(name).or_default().insert(value);
+    }
+    let differs = |name: &str| values.get(name).is_some_and(|it| it.len() > 1);
+    let variable = |((name, value, set_by), it): ((&str, &str, SetBy), Use<'_>)| {
+        let (ranks, hosts) = if differs(name) { (it.ranks, it.hosts) } else { Default::default() };
+        Environment {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            set_by,
+            processes: it.processes,
+            ranks: ranks.into_iter().collect(),
+            hosts: hosts.into_iter().collect(),
+            evidence: evidence(&log.case, it.quote),
+        }
     };
     all.into_iter().map(variable).collect()
 }
@@ -276,6 +305,7 @@ fn test(case: &Case, it: &evidence::plain::NcclTests) -> Test {
     let largest = it.rows.iter().max_by_key(|it| it.size);
     Test {
         program: it.program.as_deref().map(str::to_owned),
+        collective: it.collective().map(fabric::Collective::name),
         gpus: it.devices.len(),
         rows: it.rows.len(),
         largest_bytes: largest.map(|it| it.size),

@@ -68,12 +68,12 @@ impl Env {
         }
     }
 
-    fn lines(&self, action: Action) -> impl Iterator<Item = &Line> {
+    pub(crate) fn lines(&self, action: Action) -> impl Iterator<Item = &Line> {
         self.variables.iter().filter(move |it| it.action == action)
     }
 
     /// `p5.48xlarge, NCCL 2.27.3, aws-ofi-nccl 1.16.2`
-    fn subject(&self) -> String {
+    pub(crate) fn subject(&self) -> String {
         let instance = clean(self.instance.as_deref().or(self.gpu.as_deref()).unwrap_or("any machine"));
         let release = |name: &str, version: &Option<String>| {
             version.as_ref().map_or_else(String::new, |it| format!(", {name} {it}"))
@@ -82,7 +82,7 @@ impl Env {
     }
 
     /// The answer in one sentence; mostly nothing is needed.
-    fn verdict(&self) -> String {
+    pub(crate) fn verdict(&self) -> String {
         let (set, remove) = (self.lines(Action::Set).count(), self.lines(Action::Remove).count());
         let variables =
             |count: usize| if count == 1 { "1 variable".to_owned() } else { format!("{count} variables") };

@@ -114,15 +114,9 @@ impl Expect {
         Self { group: group.map(Dimension::name), ..self }
     }
 
-    /// For people.
-    pub fn text(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
-        let colour = match self.verdict {
-            Some(Verdict::Normal) => "\x1b[1;32m",
-            Some(_) => "\x1b[1;33m",
-            None => "\x1b[1m",
-        };
-        let bold = |text: &str| if style.colour { format!("{colour}{text}\x1b[0m") } else { text.to_owned() };
-        let head = match (self.verdict, self.measured) {
+    /// The answer in a sentence.
+    pub(crate) fn headline(&self) -> String {
+        match (self.verdict, self.measured) {
             (Some(Verdict::Normal), Some(measured)) if measured > self.high => {
                 format!("yes: {measured} GB/s, more than expected")
             }
@@ -144,19 +138,33 @@ impl Expect {
                 shown(self.low),
                 shown(self.high)
             ),
-        };
-        writeln!(out, "{}", bold(&head))?;
-        writeln!(out)?;
-        let ranks = if self.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", self.nodes) };
-        writeln!(
-            out,
-            "  what     {} of {}, {}{} ranks on {ranks} of {}",
+        }
+    }
+
+    /// What was asked: `all_reduce of 1 GiB, 16 ranks on 2 nodes of p5.48xlarge`.
+    pub(crate) fn subject(&self) -> String {
+        let nodes = if self.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", self.nodes) };
+        format!(
+            "{} of {}, {}{} ranks on {nodes} of {}",
             self.collective,
             bytes(self.bytes),
             self.group.map_or_else(String::new, |it| format!("one {it} group: ")),
             self.ranks,
             self.machine
-        )?;
+        )
+    }
+
+    /// For people.
+    pub fn text(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
+        let colour = match self.verdict {
+            Some(Verdict::Normal) => "\x1b[1;32m",
+            Some(_) => "\x1b[1;33m",
+            None => "\x1b[1m",
+        };
+        let bold = |text: &str| if style.colour { format!("{colour}{text}\x1b[0m") } else { text.to_owned() };
+        writeln!(out, "{}", bold(&self.headline()))?;
+        writeln!(out)?;
+        writeln!(out, "  what     {}", self.subject())?;
         if self.groups_at_once > 1 {
             writeln!(out, "           {} such groups on each machine at the same time", self.groups_at_once)?;
         }

@@ -13,10 +13,12 @@ pub mod decide;
 mod env;
 mod expect;
 mod explanation;
+pub mod html;
 mod json;
 mod junit;
 pub mod lint;
 mod machines;
+mod markup;
 mod model;
 mod node;
 mod picture;
@@ -38,14 +40,14 @@ pub use json::json;
 pub use junit::junit;
 pub use machines::Machines;
 pub use model::{
-    Check, Children, Communicator, Cost, Doctor, Edge, Entity, Environment, Evidence, Facts, Finding,
-    FirstFailure, Input, Job, NodePair, NotChecked, Options, Outcome, Rank, Ring, SetBy, Span, Stack, Test,
-    Training, TreePlace, Verdict,
+    Check, Children, Communicator, Cost, Doctor, Edge, Entity, Environment, Event, Evidence, Excerpt, Facts,
+    Finding, FirstFailure, Input, Job, Moment, NodePair, NotChecked, Options, Outcome, Rank, Ring, SetBy,
+    Span, Stack, Test, Training, TreePlace, Verdict,
 };
 pub use node::{Nagios, Node, Nodes, Shape as NodeFinding, health_line};
 pub use predict::{Drawing, FromLog, Predict, Undrawn};
 pub use price::{Price, charge};
-pub use redact::{Redactor, redact};
+pub use redact::{Redactor, mask, redact};
 pub use sarif::sarif;
 pub use text::{Style, clean, text};
 pub use validate::{Beside, Normal, Unfit, Validate, errors, launched};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use evidence::Kind;
-use rules::{Confidence, EntityKind, Level, Role, Severity, State};
+use rules::{Confidence, EntityKind, Extent, Level, Role, Severity, State};
 use serde::{Serialize, Serializer};
 
 use crate::Price;
@@ -27,6 +27,36 @@ pub struct Doctor {
     pub facts: Facts,
     /// The inputs.
     pub inputs: Vec<Input>,
+    /// Lines of the inputs around those that are evidence: for pages.
+    #[serde(skip)]
+    pub excerpts: Vec<Excerpt>,
+}
+
+/// Some lines of an input, one after the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Excerpt {
+    /// The file.
+    pub file: String,
+    /// The number of the first line.
+    pub first: u64,
+    /// The lines.
+    pub lines: Vec<String>,
+}
+
+/// What the verdict says where an input could not be read, after everything else.
+const INCOMPLETE: &str = "; part of the input could not be read";
+
+impl Doctor {
+    /// Notes that an input could not be read.
+    pub fn mark_incomplete(&mut self) {
+        self.verdict.text.push_str(INCOMPLETE);
+        self.verdict.reach.push_str(INCOMPLETE);
+    }
+
+    /// Whether an input could not be read.
+    pub fn is_incomplete(&self) -> bool {
+        self.verdict.reach.ends_with(INCOMPLETE)
+    }
 }
 
 /// The answer in one line.
@@ -101,6 +131,8 @@ pub struct Cost {
     pub normal: Option<f64>,
     /// GB/s with it, where known.
     pub here: Option<f64>,
+    /// The paths that are slow, where known.
+    pub paths: Option<Extent>,
 }
 
 /// A line of the input, or a part of it.
@@ -264,6 +296,41 @@ pub struct Rank {
     pub bus_id: Option<String>,
     /// Whether the setup was completed.
     pub complete: bool,
+    /// What its lines show of its course, in this order of kinds.
+    pub events: Vec<Event>,
+}
+
+/// Something that happened to a rank.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Event {
+    /// What happened.
+    pub what: Moment,
+    /// The time, as written in the line.
+    pub time: Option<String>,
+    /// What the line says, where that is not always the same.
+    pub text: String,
+    /// The file.
+    pub file: String,
+    /// The one-based line.
+    pub line: u64,
+}
+
+/// The course of a rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Moment {
+    /// The setup of the communicator begins.
+    SetupBegins,
+    /// The setup is complete.
+    SetupComplete,
+    /// The rings are connected, which the first collective that needs them does.
+    FirstWork,
+    /// It waits for something that does not come, and a watchdog says so.
+    Waits,
+    /// It fails.
+    Fails,
+    /// It ends: the communicator is destroyed, or the process says that it is done.
+    Ends,
 }
 
 /// A communicator.
@@ -393,6 +460,10 @@ pub struct Environment {
     pub set_by: SetBy,
     /// How many processes printed it.
     pub processes: usize,
+    /// The ranks that have this value, where ranks have different ones.
+    pub ranks: Vec<u32>,
+    /// The hosts of the processes that have this value, where processes have different ones.
+    pub hosts: Vec<String>,
     /// Where first.
     pub evidence: Evidence,
 }
@@ -431,6 +502,8 @@ pub struct Training {
 pub struct Test {
     /// The program.
     pub program: Option<String>,
+    /// What was run: as the program or the columns of the table say.
+    pub collective: Option<&'static str>,
     /// GPUs.
     pub gpus: usize,
     /// Rows of the table.

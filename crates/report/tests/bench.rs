@@ -63,6 +63,7 @@ fn run(collective: Collective, slower: f64) -> (Run, Config) {
         paths: Some("shared memory".to_owned()),
         oversubscribed: Some(Oversubscribed { host: "node-0".to_owned(), ranks: 2, cores: 1 }),
         wrong: None,
+        segments: Vec::new(),
     };
     (run, Config::new(&plan))
 }

@@ -9,7 +9,8 @@ use super::Hardware;
 #[derive(Debug, Args)]
 pub(crate) struct Compare {
     /// Two runs or more, each a file or a folder: logs of NCCL and of the trainer, output of nccl-tests, JSON of plumb bench, manifests.
-    #[arg(required = true, num_args = 2.., value_name = "RUN", value_hint = ValueHint::AnyPath)]
+    /// Or one page of an earlier answer, to show it again.
+    #[arg(required = true, num_args = 1.., value_name = "RUN", value_hint = ValueHint::AnyPath)]
     pub(crate) runs: Vec<PathBuf>,
 
     /// The run that the others are compared with; the first without it.
@@ -44,4 +45,6 @@ pub(crate) enum CompareFormat {
     Json,
     /// Tables for a wiki or a ticket.
     Markdown,
+    /// One page for a browser; plumb reads it again.
+    Html,
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
 
-use super::{Hardware, ListFormat};
+use super::{Hardware, PageFormat};
 
 /// The training job, so that findings say what they cost in every step.
 #[derive(Debug, Args)]
@@ -104,8 +104,8 @@ pub(crate) struct Predict {
     pub(crate) svg: Option<PathBuf>,
 
     /// Output format; JSON has the schema plumb.predict/1.
-    #[arg(long, short, value_enum, default_value_t = ListFormat::Text)]
-    pub(crate) format: ListFormat,
+    #[arg(long, short, value_enum, default_value_t = PageFormat::Text)]
+    pub(crate) format: PageFormat,
 }
 
 #[derive(Debug, Args)]
@@ -142,8 +142,8 @@ pub(crate) struct Plan {
     pub(crate) groups: bool,
 
     /// Output format; JSON has the schema plumb.plan/1.
-    #[arg(long, short, value_enum, default_value_t = ListFormat::Text)]
-    pub(crate) format: ListFormat,
+    #[arg(long, short, value_enum, default_value_t = PageFormat::Text)]
+    pub(crate) format: PageFormat,
 
     /// The program of every rank in the manifest, after `--`.
     #[arg(last = true, value_name = "COMMAND", requires = "emit")]

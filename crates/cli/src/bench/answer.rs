@@ -14,7 +14,7 @@ use report::{Style, bench};
 
 use super::Bench;
 use super::measure::code;
-use crate::args::{Colour, ListFormat, Machines};
+use crate::args::{Colour, Machines, PageFormat};
 use crate::{complain, expect, input, output};
 
 /// Clears the line, then returns to its beginning: a program that forwards lines ends one at the carriage return.
@@ -89,7 +89,7 @@ impl<'a> Answer<'a> {
         let formats = &self.args.format;
         self.rank == 0
             && match formats.get(self.args.output.len()) {
-                Some(it) => *it == ListFormat::Text,
+                Some(it) => *it == PageFormat::Text,
                 None => formats.is_empty() && self.args.output.is_empty(),
             }
     }
@@ -204,7 +204,7 @@ impl<'a> Answer<'a> {
         };
         let record = Record::new(run, self.config.clone(), context);
         let live = self.live();
-        let formats = if self.args.format.is_empty() { &[ListFormat::Text][..] } else { &self.args.format };
+        let formats = if self.args.format.is_empty() { &[PageFormat::Text][..] } else { &self.args.format };
         for (i, format) in formats.iter().enumerate() {
             match self.args.output.get(i) {
                 Some(path) => {
@@ -250,13 +250,15 @@ impl<'a> Answer<'a> {
 
 fn write(
     record: &Record,
-    format: ListFormat,
+    format: PageFormat,
     live: bool,
     style: Style,
     mut out: &mut dyn Write,
 ) -> io::Result<()> {
-    if format == ListFormat::Json {
-        return bench::json(record, &mut out);
+    match format {
+        PageFormat::Json => return bench::json(record, &mut out),
+        PageFormat::Html => return report::html::write(record, &mut out),
+        PageFormat::Text => {}
     }
     if !live {
         bench::header(record, &mut out)?;

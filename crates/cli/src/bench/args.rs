@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use collective::{Algorithm, Transport};
 use fabric::Collective;
 
-use crate::args::{ListFormat, Machines, size};
+use crate::args::{Asked, Machines, PageFormat, asked, size};
 
 /// These exist only on Linux; on other systems plumb does not measure and accepts any name.
 #[cfg(not(target_os = "linux"))]
@@ -26,8 +26,9 @@ const USUAL: (u64, u64) = (8, 64 << 20);
 )]
 pub(crate) struct Bench {
     /// The collective: `all_reduce`, `all_gather`, `reduce_scatter`, broadcast, reduce, alltoall, gather, scatter, sendrecv.
-    #[arg(required_unless_present = "compare")]
-    pub(crate) collective: Option<Collective>,
+    /// Or a page of an earlier answer, to show it again.
+    #[arg(required_unless_present = "compare", value_parser = asked)]
+    pub(crate) collective: Option<Asked>,
 
     /// The smallest size: 8, 4K, 1M, 8G (K is 1024); by default 8.
     #[arg(short = 'b', long = "minbytes", value_parser = size, value_name = "BYTES")]
@@ -156,7 +157,7 @@ pub(crate) struct Bench {
 
     /// Output format. Can be given several times, each with its own --output.
     #[arg(long, value_enum, value_name = "FORMAT", help_heading = "Answer")]
-    pub(crate) format: Vec<ListFormat>,
+    pub(crate) format: Vec<PageFormat>,
 
     /// Output file: the first --output belongs to the first --format, and so on; standard output by default.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Answer")]

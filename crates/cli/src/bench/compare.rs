@@ -5,10 +5,11 @@ use std::path::Path;
 
 use ::bench::Verdict;
 use report::Style;
+use report::html::ComparisonPage;
 
 use super::Bench;
-use crate::args::{Colour, ListFormat};
-use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input};
+use crate::args::{Colour, PageFormat};
+use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input, page};
 
 /// Bytes of a result at most.
 const LONGEST: u64 = 256 << 20;
@@ -32,7 +33,8 @@ pub(super) fn run(
     };
     let style = Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: false };
     match args.format.first() {
-        Some(ListFormat::Json) => report::bench::comparison_json(&comparison, out)?,
+        Some(PageFormat::Json) => report::bench::comparison_json(&comparison, out)?,
+        Some(PageFormat::Html) => report::html::write(&ComparisonPage(&comparison), out)?,
         _ => report::bench::comparison_text(&comparison, style, out)?,
     }
     Ok(if comparison.count(Verdict::Slower) > 0 { FINDINGS } else { CLEAN })
@@ -45,5 +47,6 @@ fn read(path: &Path) -> Result<::bench::Record, String> {
     if length.map_err(|error| named(&error))? as u64 > LONGEST {
         return Err(named(&"is too large for a result"));
     }
+    let text = page::json_of(&input::name(path), text, "bench")?;
     ::bench::read(&text).map_err(|reason| named(&reason))
 }

@@ -13,14 +13,14 @@ use report::Style;
 use super::answer::{self, Answer};
 use super::args::Kind;
 use super::{Bench, join};
-use crate::args::Colour;
+use crate::args::{Asked, Colour};
 use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, output};
 
 /// Without --ranks and without NCCL, one rank per core is started, but no more than these.
 const MOST: usize = 8;
 
 pub(super) fn run(args: &Bench, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
-    let Some(collective) = args.collective else { return Ok(UNDECIDED) };
+    let Some(Asked::Collective(collective)) = args.collective else { return Ok(UNDECIDED) };
     let plan = match args.plan(collective) {
         Ok(it) => it,
         Err(reason) => {

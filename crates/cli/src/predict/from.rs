@@ -9,10 +9,13 @@ use rules::training::{Logged, NoJob, Said};
 use serde_json::Value;
 
 use super::inputs::{self, Described, assignment};
-use crate::{args, expect, input};
+use crate::{args, expect, input, page};
 
 /// The job of the logs and of a job file, and what the logs say about it.
 pub(super) fn read(args: &args::TrainedJob) -> Result<(Described, FromLog), String> {
+    if let Some(reason) = page::among_logs(&args.from) {
+        return Err(reason);
+    }
     let finished = inputs::incomplete(args)?;
     let hardware = args.hardware.read()?;
     let inputs = input::read(&args.from);
@@ -79,7 +82,7 @@ fn refused(logs: &[String], error: &NoJob) -> String {
         text.push_str(&format!("\n  {}: {flag}`{}` in [{table}] of a job file", it.what, it.key));
     }
     text.push_str(&format!(
-        "\nhint: plumb predict job.toml --from {}",
+        "\nhint: write them into job.toml and give both: job.toml --from {}",
         logs.first().map_or("LOG", String::as_str)
     ));
     text

@@ -69,19 +69,6 @@ pub(super) fn incomplete(args: &args::TrainedJob) -> Result<Finished, String> {
     Ok(finished)
 }
 
-/// What a file that is about to be submitted says about its training job; nothing where it does not describe one.
-pub(crate) fn of_submission(name: &str, text: &str) -> Value {
-    let text = Text { name: name.to_owned(), text: text.to_owned() };
-    let read = |complete: bool| {
-        let mut disk = Disk;
-        let mut inputs = Inputs::new(&mut disk, Vec::new());
-        inputs.add(&text, None)?;
-        if complete { inputs.finish() } else { inputs.incomplete() }
-    };
-    let finished = read(true).or_else(|_| read(false));
-    finished.map_or(Value::Null, |it| it.job)
-}
-
 fn collect<'a>(args: &args::TrainedJob, disk: &'a mut Disk) -> Result<Inputs<'a>, String> {
     let mut variables = Vec::new();
     for text in &args.define {
@@ -151,7 +138,7 @@ pub(super) fn assignment(text: &str) -> Result<(String, Value), String> {
 }
 
 /// Files of this machine.
-struct Disk;
+pub(crate) struct Disk;
 
 impl Files for Disk {
     fn read(&mut self, from: &str, path: &str) -> Result<Text, String> {

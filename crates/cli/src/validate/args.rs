@@ -14,8 +14,12 @@ use crate::fleet::Format;
     after_help = "Exit codes: 0 GO; 1 NO-GO: some machines must be taken out or repaired; 2 INCONCLUSIVE, or plumb could not validate."
 )]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag that was given or not")]
-#[command(group(clap::ArgGroup::new("fleet").args(["hosts", "slurm", "kubernetes", "resume", "replay", "simulate"])))]
+#[command(group(clap::ArgGroup::new("fleet").args(["page", "hosts", "slurm", "kubernetes", "resume", "replay", "simulate"])))]
 pub(crate) struct Validate {
+    /// A page of an earlier answer, to show it again.
+    #[arg(value_name = "PAGE", value_hint = ValueHint::FilePath)]
+    pub(crate) page: Option<PathBuf>,
+
     /// Validate these machines over ssh: `node[01-16]`, `a,b,user@c:2222`, or a file with one per line (a hostfile of MPI).
     #[arg(long, value_name = "LIST|FILE", help_heading = "Machines")]
     pub(crate) hosts: Option<String>,
@@ -57,7 +61,7 @@ pub(crate) struct Validate {
     pub(crate) replay: Vec<PathBuf>,
 
     /// Validate a model of a fleet: nodes=100,slow=node037:0.8,noise=2%. Further keys: link=node003-node017:0.5, nic=node005:3:0,
-    /// flaky=node012:0.6:30%, leaf=16,tier=1:0.6, local=node002:0.5, dead=node009, dips=5%, spread=1%, rate=370, seed=1.
+    /// flaky=node012:0.6:30%, loss=node037:2%, leaf=16,tier=1:0.6, local=node002:0.5, dead=node009, dips=5%, spread=1%, rate=370, seed=1.
     #[arg(long, value_name = "FLEET", help_heading = "Machines")]
     pub(crate) simulate: Option<String>,
 

@@ -27,15 +27,35 @@ pub(super) fn show(way: &dyn Way, site: &Site, plan: Plan, args: &args::Validate
     )?;
     let probe: Vec<_> = site.hosts.iter().map(|it| (it.0.clone(), it.1.clone())).collect();
     writeln!(out, "\n# 1 node: what each machine says about itself")?;
-    commands(&mut out, &way.shown(&node::request(&probe, plan.timeout_s)))?;
+    commands(&mut out, &way.shown(&node::request(&probe, plan.timeout_s, args)))?;
     let hosts = plan.hosts.clone();
-    let engine = if args.engine == args::Engine::Nccl { Engine::Nccl } else { Engine::Host };
+    let gpus = args.health.gpus.or(args.instance.map(|it| it.gpus)).and_then(|it| usize::try_from(it).ok());
+    let engine = match args.engine {
+        args::Engine::Nccl => Engine::Nccl,
+        args::Engine::Auto if gpus.is_some_and(|it| it > 0) => Engine::Nccl,
+        args::Engine::Auto | args::Engine::Host => Engine::Host,
+    };
+    let (ranks, local_ranks) = match (engine, gpus) {
+        (Engine::Nccl, gpus) => (gpus.unwrap_or(1).max(1), gpus.unwrap_or(1).max(1)),
+        (Engine::Host, _) => (1, 2),
+    };
+    let assumed = match (engine, gpus) {
+        (Engine::Nccl, Some(gpus)) => format!("NCCL with {gpus} GPUs per machine"),
+        (Engine::Nccl, None) => {
+            "NCCL with one GPU per machine; --gpus or --instance say how many there are".to_owned()
+        }
+        (Engine::Host, _) => {
+            "host memory; machines with GPUs run NCCL, for which --gpus or --instance say how many there are"
+                .to_owned()
+        }
+    };
+    writeln!(out, "\n# the rest as if nothing was wrong, with {assumed}")?;
     let mut run = Run::new(plan);
     let chosen = Chosen {
         hosts,
         engine,
-        ranks: 1,
-        local_ranks: 2,
+        ranks,
+        local_ranks,
         nics: Vec::new(),
         local_least: None,
         all_least: None,
@@ -83,6 +103,7 @@ fn pretend(run: &mut Run, launch: &Launch) {
             nic: None,
             bytes: 0,
             rate: Some(EVEN),
+            resent: Vec::new(),
             failed: None,
             seconds: 0.0,
         });

@@ -41,7 +41,8 @@ pub(super) fn of(args: &Validate, engine: Engine, machines: usize, gpus: usize) 
         let bytes = Size::of(engine, step, None).bytes;
         Some((forecast::normal(Collective::AllReduce, &cluster, bytes)?.low, cluster.machine))
     };
-    let local = normal(1, &Step::Local(Vec::new()));
+    // One GPU alone sends nothing.
+    let local = (gpus > 1).then(|| normal(1, &Step::Local(Vec::new()))).flatten();
     let all = normal(machines, &Step::All(Vec::new()));
     let machine = local.as_ref().or(all.as_ref()).map(|it| it.1.clone());
     Expected { local: local.map(|it| it.0), all: all.map(|it| it.0), machine }

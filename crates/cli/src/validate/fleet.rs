@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use ::validate::live::{Failed, Run};
 use launch::{
-    BatchScript, Host, Inside, Joined, Kubernetes, KubernetesOptions, Obstacle, RankIdentity, Srun,
-    SrunOptions, Ssh, SshOptions, Stop, Way, hosts_of_file, hosts_of_list, hosts_of_slurm,
+    BatchScript, Client, Host, Inside, Joined, Kubernetes, KubernetesOptions, Obstacle, RankIdentity, Srun,
+    Ssh, Stop, Way, hosts_of_file, hosts_of_list, hosts_of_slurm,
 };
 
 use ::manifest::Request;
@@ -17,12 +17,10 @@ use super::args::Validate;
 
 /// The longest hostfile that is read.
 const LONGEST: u64 = 1 << 20;
-/// The name of the pods.
+/// The name of the pods begins with this.
 const POD: &str = "plumb-validate";
 /// How long pods may take to start: images are pulled, nodes are added.
 const START: Duration = Duration::from_secs(600);
-/// Pods that are spoken to at the same time.
-const PARALLEL: usize = 32;
 /// How long the processes of a launcher may take to find each other.
 const JOIN: Duration = Duration::from_secs(60);
 
@@ -66,7 +64,7 @@ pub(super) fn open(args: &Validate, earlier: Option<&Run>) -> Result<Option<Flee
                 Some(run) => parsed(run)?,
                 None => hosts_of_slurm(&variable).map_err(|it| it.to_string())?,
             };
-            let way = Srun::new(SrunOptions::default()).map_err(|it| it.to_string())?;
+            let way = Srun::new(Client::srun()).map_err(|it| it.to_string())?;
             Ok(Some(Fleet { hosts, way: Box::new(way), missing: Vec::new() }))
         }
         Kind::Inside => inside(),
@@ -88,11 +86,11 @@ fn over_ssh(args: &Validate, earlier: Option<&Run>) -> Result<Fleet, String> {
         (None, Some(run)) => parsed(run)?,
         (None, None) => Vec::new(),
     };
-    let mut options = SshOptions::default();
+    let mut client = Client::ssh();
     if let Some(path) = &args.ssh_config {
-        options.arguments = vec!["-F".into(), path.clone().into_os_string()];
+        client.arguments = vec!["-F".into(), path.clone().into_os_string()];
     }
-    let way = Ssh::new(options).map_err(|error| error.to_string())?;
+    let way = Ssh::new(client).map_err(|error| error.to_string())?;
     Ok(Fleet { hosts, way: Box::new(way), missing: Vec::new() })
 }
 
@@ -126,27 +124,26 @@ fn in_pods(args: &Validate) -> Result<Fleet, String> {
         return Err("--kubernetes needs --nodes N and --instance NAME".to_owned());
     };
     let pods = u32::try_from(nodes).ok().filter(|it| *it > 0).ok_or("--nodes: too many or none")?;
+    // Two validations in one namespace have a job each.
+    let own = format!("{POD}-{:x}{:x}", super::folder::now() & 0xff_ffff, std::process::id());
+    let name = if args.dry_run { POD.to_owned() } else { own };
     let request = Request {
         image: args.image.clone(),
-        name: Some(POD.to_owned()),
+        name: Some(name.clone()),
         namespace: args.namespace.clone(),
         ..Request::new(::manifest::Kind::Job, machine, pods)
     };
     // Pods that nobody deletes end some time after plumb would have ended.
     let seconds = u32::try_from(args.budget.as_secs().saturating_add(START.as_secs())).unwrap_or(u32::MAX);
     let options = KubernetesOptions {
-        program: "kubectl".into(),
-        arguments: Vec::new(),
         manifest: ::manifest::write_waiting(&request, seconds)?,
-        name: POD.to_owned(),
+        name,
         namespace: args.namespace.clone(),
         pods: nodes,
         container: "node".to_owned(),
         wait: START,
-        parallel: PARALLEL,
-        plumb: None,
     };
-    let mut way = Kubernetes::new(options.clone()).map_err(|it| it.to_string())?;
+    let mut way = Kubernetes::new(Client::kubectl(), options.clone()).map_err(|it| it.to_string())?;
     if args.dry_run {
         return around(&way, &options.manifest).map(|()| Fleet {
             hosts: way.hosts(),

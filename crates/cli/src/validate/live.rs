@@ -135,7 +135,8 @@ impl<'a> Drive<'a> {
             End::Whole | End::Late => None,
         };
         let results = Some(self.journal.path().display().to_string());
-        let validate = Validate::live(&self.run, &Beside { nodes, ended, results });
+        let unmeasured = node::unmeasured(&self.run);
+        let validate = Validate::live(&self.run, &Beside { nodes, unmeasured, ended, results });
         self.keep(&validate).map_err(|error| format!("{}: {error}", self.journal.path().display()))?;
         Ok(validate)
     }
@@ -240,7 +241,7 @@ impl<'a> Drive<'a> {
         if open.is_empty() {
             return Ok(());
         }
-        let request = node::request(&open, self.run.plan().timeout_s);
+        let request = node::request(&open, self.run.plan().timeout_s, self.args);
         let (many, mut done) = (open.len(), 0);
         let Self { way, journal, run, progress, stop, .. } = self;
         let mut each = |ended: &launch::Ended| {

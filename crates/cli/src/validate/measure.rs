@@ -162,9 +162,9 @@ impl Batch {
         }
         let result = result(ends);
         let seconds = ends.iter().map(|it| it.took.as_secs_f64()).fold(0.0, f64::max);
-        let (rate, failed) = match result {
-            Ok(rate) => (Some(rate), None),
-            Err(reason) => (None, Some(reason)),
+        let (rate, resent, failed) = match result {
+            Ok(it) => (Some(it.rate), it.resent, None),
+            Err(reason) => (None, Vec::new(), Some(reason)),
         };
         Some(Outcome::Measured(Measurement {
             launch: launch.number,
@@ -173,6 +173,7 @@ impl Batch {
             nic: run.nic(item).map(str::to_owned),
             bytes: run.size(&launch.step).bytes,
             rate,
+            resent,
             failed,
             seconds: (seconds * 1e3).round() / 1e3,
         }))
@@ -189,8 +190,16 @@ pub(crate) const fn tries() -> usize {
     PORTS
 }
 
-/// The bus bandwidth that rank 0 reports, or why there is none.
-fn result(ends: &[Ended]) -> Result<f64, String> {
+/// What rank 0 reports.
+struct Reported {
+    /// The bus bandwidth.
+    rate: f64,
+    /// The share of segments that each machine sent again; empty where that is not known.
+    resent: Vec<Option<f64>>,
+}
+
+/// What rank 0 reports, or why there is nothing.
+fn result(ends: &[Ended]) -> Result<Reported, String> {
     if let Some(reason) = broken(ends) {
         return Err(reason);
     }
@@ -200,10 +209,27 @@ fn result(ends: &[Ended]) -> Result<f64, String> {
     if record.wrong.is_some_and(|it| it > 0) {
         return Err(format!("wrong results: {} elements", record.wrong.unwrap_or(0)));
     }
-    let rates = record.results.iter().flat_map(|row| [&row.out_of_place, &row.in_place]).flatten();
+    let rates: Vec<f64> = if record.ranks == 1 {
+        // A machine with one GPU: its bus bandwidth is 0, and in place there is nothing to do. Out of place is a copy in its memory.
+        record.results.iter().filter_map(|row| Some(row.out_of_place.as_ref()?.algorithm_bandwidth)).collect()
+    } else {
+        let both = record.results.iter().flat_map(|row| [&row.out_of_place, &row.in_place]).flatten();
+        both.map(|it| it.bus_bandwidth).collect()
+    };
     // The better of both: what is slow is slow every time, and others use the machine too.
-    let best = rates.map(|it| it.bus_bandwidth).filter(|it| it.is_finite() && *it > 0.0).reduce(f64::max);
-    best.ok_or_else(|| format!("{}: no bandwidth in its result", first.host))
+    let best = rates.into_iter().filter(|it| it.is_finite() && *it > 0.0).reduce(f64::max);
+    let rate = best.ok_or_else(|| format!("{}: no bandwidth in its result", first.host))?;
+    Ok(Reported { rate, resent: resent(&record, ends.len()) })
+}
+
+/// Of each machine, that of its worst rank. Ranks are numbered machine by machine.
+fn resent(record: &Record, machines: usize) -> Vec<Option<f64>> {
+    let each = record.segments.len() / machines.max(1);
+    if machines < 2 || each == 0 || each * machines != record.segments.len() {
+        return Vec::new();
+    }
+    let worst = |ranks: &[::bench::Segments]| ranks.iter().filter_map(|it| it.share()).reduce(f64::max);
+    record.segments.chunks(each).map(worst).map(|it| it.map(|it| (it * 1e6).round() / 1e6)).collect()
 }
 
 /// Why it failed, of the task that says most about it.

@@ -22,7 +22,7 @@ mod parts;
 mod progress;
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ::validate::Limits;
 use ::validate::replay::Replay;
@@ -32,15 +32,19 @@ use report::{Beside, Style};
 
 pub(crate) use args::Validate;
 
-use crate::args::Colour;
-use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input, output};
+use crate::args::{Colour, FailOn};
+use crate::fleet::Format;
+use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input, output, page};
 
 pub(crate) fn run(args: &Validate, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
     if !output::spares(args.svg.iter(), &input::files(&args.replay), false) {
         return Ok(UNDECIDED);
     }
     if args.health.mode.is_some() || args.health.exit_style.is_some() {
-        return crate::node::healthcheck(args.health, out);
+        return crate::node::healthcheck(args.health, args.instance, out);
+    }
+    if let Some(path) = &args.page {
+        return again(path, args, out);
     }
     let validate = if let Some(spec) = &args.simulate {
         match Spec::read(spec) {
@@ -69,6 +73,29 @@ pub(crate) fn run(args: &Validate, colour: Colour, out: &mut impl Write) -> io::
     show(&validate, args, colour, out)
 }
 
+/// Shows a page of an earlier answer.
+fn again(path: &PathBuf, args: &Validate, out: &mut impl Write) -> io::Result<u8> {
+    let form = match args.format {
+        Format::Text => page::Form::Text { verbose: args.verbose },
+        Format::Json => page::Form::Json,
+        Format::Html => page::Form::Html,
+        Format::Junit => {
+            complain("error: a report is shown again as text, json or html");
+            return Ok(UNDECIDED);
+        }
+    };
+    match page::only(std::slice::from_ref(path), "validate") {
+        Some(read) => page::show(read, form, FailOn::Error, out),
+        None => {
+            complain(&format!(
+                "error: {}: is not a page of plumb validate\nhint: --hosts LIST|FILE names machines, --replay PATH results",
+                input::name(path)
+            ));
+            Ok(UNDECIDED)
+        }
+    }
+}
+
 /// Writes the answer; its verdict is the exit code.
 fn show(
     validate: &report::Validate,
@@ -94,8 +121,12 @@ fn replayed(args: &Validate) -> Option<report::Validate> {
     {
         return match folder::read(path) {
             Ok(run) => {
-                let beside =
-                    Beside { nodes: node::judge(&run), ended: None, results: Some(input::name(path)) };
+                let beside = Beside {
+                    nodes: node::judge(&run),
+                    unmeasured: node::unmeasured(&run),
+                    ended: None,
+                    results: Some(input::name(path)),
+                };
                 Some(report::Validate::live(&run, &beside))
             }
             Err(reason) => {
@@ -103,6 +134,10 @@ fn replayed(args: &Validate) -> Option<report::Validate> {
                 None
             }
         };
+    }
+    if let Some(reason) = page::among_logs(&args.replay) {
+        complain(&format!("error: {reason}"));
+        return None;
     }
     let inputs = input::read(&args.replay);
     for it in &inputs.left_out {
@@ -121,7 +156,7 @@ fn replayed(args: &Validate) -> Option<report::Validate> {
         return None;
     }
     let job = Job::of_case_on(&inputs.case, &job::Hardware::new(args.instance, None, None));
-    Some(crate::fleet::judged(&replay, &inputs.case, &job))
+    Some(answer::fleet::judged(&replay, &inputs.case, &job))
 }
 
 /// `--svg FILE`: a fleet that needed no pairs has no matrix.

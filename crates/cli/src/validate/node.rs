@@ -2,17 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use ::validate::live::{Node, Run};
+use ::validate::live::{Engine, Node, Run};
 use evidence::node::NodeState;
 use report::Unfit;
 use rules::Severity;
 use rules::node::{Group, Odd};
 
+#[cfg(target_os = "linux")]
+use super::args::Validate;
+
 /// Asks machines about themselves.
 #[cfg(target_os = "linux")]
-pub(super) fn request(hosts: &[(String, launch::Host)], timeout_s: u64) -> launch::Request {
-    let tasks =
-        hosts.iter().map(|it| launch::Task::plumb(it.1.clone(), ["node", "--format", "json"])).collect();
+pub(super) fn request(hosts: &[(String, launch::Host)], timeout_s: u64, args: &Validate) -> launch::Request {
+    let mut words = vec!["node".to_owned(), "--format".to_owned(), "json".to_owned()];
+    // What machines should be is recorded with what they are.
+    words.extend(args.instance.map(|it| format!("--instance={}", it.name)));
+    words.extend(args.health.gpus.map(|it| format!("--gpus={it}")));
+    let tasks = hosts.iter().map(|it| launch::Task::plumb(it.1.clone(), &words)).collect();
     launch::Request::new("node probe", tasks, std::time::Duration::from_secs(timeout_s))
 }
 
@@ -49,7 +55,13 @@ pub(super) fn judge(run: &Run) -> Vec<Unfit> {
     // What all machines share is said once.
     let mut alike: BTreeMap<(&str, String), Vec<&str>> = BTreeMap::new();
     for state in &states {
-        for found in rules::node::judge(state).findings {
+        let judged = rules::node::judge(state);
+        if judged.expects_nothing() {
+            let text =
+                "no NVIDIA GPU was seen, and nothing says how many there should be (--gpus N; 0 for none)";
+            alike.entry(("node-gpu-missing", text.to_owned())).or_default().push(&state.host);
+        }
+        for found in judged.findings {
             let message = found.finding.message.clone();
             let fix = found.finding.fix.as_deref().unwrap_or(found.rule.fix);
             match found.severity() {
@@ -71,6 +83,24 @@ pub(super) fn judge(run: &Run) -> Vec<Unfit> {
         all.push(unfit(&named, Some(rule), message, "", false));
     }
     merge(all)
+}
+
+/// GPUs that are there, and that plumb could not use.
+pub(super) fn unmeasured(run: &Run) -> Option<String> {
+    run.chosen().filter(|it| it.engine == Engine::Host)?;
+    let blind = |state: &NodeState| {
+        let shown = state.kernel_gpus.as_ref().is_some_and(|it| !it.is_empty());
+        state.gpus.is_none() && (shown || state.pci.gpus.is_some_and(|it| it > 0))
+    };
+    let states: Vec<NodeState> = run.nodes().values().filter_map(state).filter(blind).collect();
+    let first = states.first()?;
+    let problem = first.driver.as_ref().and_then(|it| it.problem.as_deref());
+    let others = match states.len() {
+        1 => String::new(),
+        all => format!(" and {} more", all - 1),
+    };
+    let problem = problem.unwrap_or("NVML does not answer");
+    Some(format!("the GPUs of {}{others}: they could not be used ({problem})", first.host))
 }
 
 fn unfit(host: &str, rule: Option<&str>, text: String, action: &str, blocks: bool) -> Unfit {

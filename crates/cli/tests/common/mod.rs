@@ -111,3 +111,17 @@ fn close(schema: &mut serde_json::Value) {
     assert_eq!(schema["required"].as_array().map(Vec::len), Some(names), "all fields are promised");
     schema["additionalProperties"] = serde_json::Value::from(false);
 }
+
+/// A tar archive of one file.
+pub(crate) fn tar(name: &str, bytes: &[u8]) -> Vec<u8> {
+    let mut header = vec![0; 512];
+    header[..name.len()].copy_from_slice(name.as_bytes());
+    header[124..135].copy_from_slice(format!("{:011o}", bytes.len()).as_bytes());
+    header[148..156].fill(b' ');
+    header[156] = b'0';
+    let sum: u32 = header.iter().map(|it| u32::from(*it)).sum();
+    header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+    header.extend_from_slice(bytes);
+    header.resize(header.len().next_multiple_of(512) + 1024, 0);
+    header
+}

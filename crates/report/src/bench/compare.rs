@@ -17,7 +17,7 @@ pub fn incomparable(reason: &Incomparable) -> String {
     }
 }
 
-fn difference(it: &Difference) -> String {
+pub(crate) fn difference(it: &Difference) -> String {
     match it {
         Difference::Value { what, old, new } => {
             let name = match what {

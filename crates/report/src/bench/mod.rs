@@ -1,10 +1,10 @@
 //! `plumb bench`: the record of a run as nccl-tests' table, in words, as JSON and as pictures.
 
-mod compare;
+pub(crate) mod compare;
 mod failure;
 mod nccl_tests;
 mod plot;
-mod summary;
+pub(crate) mod summary;
 mod svg;
 mod table;
 mod time;

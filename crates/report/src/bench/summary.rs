@@ -17,7 +17,7 @@ const STANDS_OUT: f64 = 10.0;
 
 /// Writes it.
 pub fn summary(bench: &Record, style: Style, out: &mut impl Write) -> io::Result<()> {
-    let mut lines = Vec::new();
+    let mut lines: Vec<String> = Vec::new();
     let all: Vec<&[Row]> = bench.results.chunk_by(|a, b| a.series() == b.series()).collect();
     for rows in &all {
         let Some(first) = rows.first() else { continue };
@@ -37,6 +37,18 @@ pub fn summary(bench: &Record, style: Style, out: &mut impl Write) -> io::Result
         }
     }
     lines.extend(expectation(bench));
+    lines.extend(remarks(bench));
+    for line in lines {
+        for (i, part) in wrap(&line, style.width.saturating_sub(4).max(40)).into_iter().enumerate() {
+            writeln!(out, "  {}{part}", if i > 0 { "  " } else { "" })?;
+        }
+    }
+    Ok(())
+}
+
+/// What looked odd, and how ranks were connected.
+pub(crate) fn remarks(bench: &Record) -> Vec<String> {
+    let mut lines = Vec::new();
     lines.extend(slowest(bench));
     lines.extend(drift(bench));
     lines.extend(bench.paths.as_ref().map(|it| format!("paths: {}", clean(it))));
@@ -56,16 +68,11 @@ pub fn summary(bench: &Record, style: Style, out: &mut impl Write) -> io::Result
             it.expected
         )
     }));
-    for line in lines {
-        for (i, part) in wrap(&line, style.width.saturating_sub(4).max(40)).into_iter().enumerate() {
-            writeln!(out, "  {}{part}", if i > 0 { "  " } else { "" })?;
-        }
-    }
-    Ok(())
+    lines
 }
 
 /// `float sum`, `half, root 2`
-fn name(row: &Row) -> String {
+pub(crate) fn name(row: &Row) -> String {
     let operation = row.operation.as_ref().map(|it| format!(" {it}")).unwrap_or_default();
     let root = row.root.map(|it| format!(", root {it}")).unwrap_or_default();
     format!("{}{operation}{root}", row.data_type)
@@ -92,7 +99,7 @@ fn times(bench: &Record, rows: &[Row], in_place: bool, out: &mut impl Write) -> 
 }
 
 /// Latency, half, bandwidth; then the regimes.
-fn words(fit: &Fit, smallest: u64) -> Vec<String> {
+pub(crate) fn words(fit: &Fit, smallest: u64) -> Vec<String> {
     if let Some(reason) = &fit.reason {
         return vec![reason.clone()];
     }
@@ -131,7 +138,7 @@ fn about(size: f64) -> String {
 }
 
 /// What is normal at the largest size.
-fn expectation(bench: &Record) -> Option<String> {
+pub(crate) fn expectation(bench: &Record) -> Option<String> {
     let row = bench.results.iter().filter(|it| it.expected.is_some()).max_by_key(|it| it.bytes)?;
     let (normal, measured) = (row.expected?, row.out_of_place.as_ref()?.bus_bandwidth);
     let verdict = match measured {

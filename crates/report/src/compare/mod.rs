@@ -5,11 +5,13 @@ mod text;
 
 use std::io::{self, Write};
 
-use rules::compare::{Amount, Comparison, Quantity, Unexplained};
+use rules::compare::{Amount, Comparison, PathRatio, Price, Quantity, Unexplained};
 use serde::Serialize;
 
 use crate::expect::{rounded, shown};
 use crate::text::bytes;
+
+pub(crate) use tables::normal;
 
 /// Runs side by side. Every list of values has one for each run, in their order.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -30,8 +32,14 @@ pub struct Compare {
     pub figures: Vec<Figure>,
     /// Bus bandwidths of collectives.
     pub bandwidths: Vec<Bandwidth>,
+    /// Seconds of steps by their number: pairs, evenly thinned out in long runs; empty for a run of which they are not known.
+    pub steps: Vec<Vec<(u64, f64)>>,
     /// Why steps take longer or shorter than those of the baseline.
     pub causes: Vec<Causes>,
+    /// How much of the difference in bandwidth the paths explain, for the largest size of each collective.
+    pub paths: Vec<Paths>,
+    /// Variables and releases that differ from those of the baseline: possible causes that no prediction of steps includes.
+    pub settings: Vec<Setting>,
     #[serde(skip)]
     base: usize,
 }
@@ -74,7 +82,7 @@ pub struct Bandwidth {
 pub struct Measured {
     /// The value.
     pub value: f64,
-    /// The smallest and the largest, where several were printed.
+    /// Of times and rates of steps: the 10th and the 90th percentile; of bandwidths: the lowest and the highest.
     pub spread: Option<[f64; 2]>,
     /// The value over that of the baseline.
     pub ratio: Option<f64>,
@@ -91,6 +99,12 @@ pub struct Causes {
     pub seconds: f64,
     /// What explains them, predicted.
     pub parts: Vec<Part>,
+    /// What all differences together add, predicted.
+    pub explained_s: Option<f64>,
+    /// Between which seconds that lies.
+    pub explained_interval_s: Option<[f64; 2]>,
+    /// Whether more is predicted than was measured.
+    pub overshoots: bool,
     /// Seconds that nothing explains; none where nothing could be predicted.
     pub unexplained_s: Option<f64>,
     /// Why nothing could be predicted.
@@ -102,9 +116,50 @@ pub struct Causes {
 pub struct Part {
     /// What.
     pub what: String,
-    /// Seconds per step that it adds.
+    /// Seconds per step that it adds to the others.
     pub seconds: f64,
+    /// Seconds per step that it adds to the baseline alone.
+    pub alone_s: f64,
 }
+
+/// A bandwidth beside that of the baseline.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Paths {
+    /// The run.
+    pub run: String,
+    /// `all_reduce`.
+    pub collective: &'static str,
+    /// Bytes.
+    pub size: u64,
+    /// Measured: over the bandwidth of the baseline.
+    pub ratio: f64,
+    /// What machines and paths of both make one expect; none where they are not known.
+    pub expected_ratio: Option<f64>,
+    /// Between which ratios that lies.
+    pub interval: Option<[f64; 2]>,
+    /// Whether the measured ratio is between them.
+    pub explained: bool,
+}
+
+/// A variable or a release in which a run differs from the baseline.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Setting {
+    /// The run.
+    pub run: String,
+    /// `NCCL_MAX_NCHANNELS`, `libfabric`.
+    pub name: String,
+    /// What the run has.
+    pub value: String,
+    /// What the baseline has.
+    pub baseline: String,
+    /// Times the bandwidth of a large all-reduce that `expect` gives with the value of the baseline; none where it is not priced.
+    pub expected_ratio: Option<f64>,
+    /// Why it is not priced.
+    pub not_priced: Option<&'static str>,
+}
+
+/// Steps of a run that are listed.
+const MOST_STEPS: usize = 512;
 
 impl Compare {
     /// From what was found out.
@@ -133,11 +188,11 @@ impl Compare {
             collective: it.collective.name(),
             size: it.size,
             values: measured(&it.amounts),
-            normal: it.normal.iter().map(|it| it.map(|(low, high)| [rounded(low), rounded(high)])).collect(),
+            normal: it.normal.iter().map(|it| it.map(|it| [rounded(it.low), rounded(it.high)])).collect(),
         });
         let causes = compared.causes.iter().map(|it| {
-            let (unexplained_s, not_predicted) = match &it.rest {
-                Unexplained::Seconds(rest) => (Some(rounded(*rest)), None),
+            let (explained, not_predicted) = match &it.rest {
+                Unexplained::Seconds(explained) => (Some(explained), None),
                 Unexplained::All(reason) => (None, Some(reason.clone())),
             };
             Causes {
@@ -146,9 +201,16 @@ impl Compare {
                 parts: it
                     .parts
                     .iter()
-                    .map(|it| Part { what: it.what.clone(), seconds: rounded(it.seconds) })
+                    .map(|it| Part {
+                        what: it.what.clone(),
+                        seconds: rounded(it.seconds),
+                        alone_s: rounded(it.alone),
+                    })
                     .collect(),
-                unexplained_s,
+                explained_s: explained.map(|it| rounded(it.seconds)),
+                explained_interval_s: explained.map(|it| [rounded(it.interval.0), rounded(it.interval.1)]),
+                overshoots: explained.is_some_and(rules::compare::Explained::is_too_much),
+                unexplained_s: explained.map(|it| rounded(it.rest)),
                 not_predicted,
             }
         });
@@ -161,11 +223,15 @@ impl Compare {
             same: facts(false),
             figures: figures.collect(),
             bandwidths: bandwidths.collect(),
+            steps: compared.steps.iter().map(|it| thinned(it)).collect(),
             causes: causes.collect(),
+            paths: compared.paths.iter().map(|it| Paths::new(it, &compared.runs)).collect(),
+            settings: compared.settings.iter().map(|it| Setting::new(it, &compared.runs)).collect(),
             base,
         };
-        compare.answer =
-            (0..compare.runs.len()).filter(|it| *it != base).map(|it| compare.sentence(it)).collect();
+        let others = (0..compare.runs.len()).filter(|it| *it != base);
+        let sentences = others.map(|it| compare.sentence(it));
+        compare.answer = compare.fastest().into_iter().chain(sentences).collect();
         compare
     }
 
@@ -175,38 +241,63 @@ impl Compare {
         writeln!(out)
     }
 
+    /// Of three runs or more, which is fastest.
+    fn fastest(&self) -> Option<String> {
+        let work = self.runs.iter().enumerate().any(|(at, _)| self.other_work(at));
+        let quantity = if work { Quantity::Tokens } else { Quantity::Step };
+        let figure = self.figures.iter().find(|it| it.name == quantity.name())?;
+        let mut all: Vec<(&String, f64)> = Vec::new();
+        for (name, value) in self.runs.iter().zip(&figure.values) {
+            all.extend(value.as_ref().map(|it| (name, it.value)));
+        }
+        all.sort_by(|one, other| one.1.total_cmp(&other.1));
+        let one = if work { all.last() } else { all.first() };
+        let (name, value) = one.filter(|_| all.len() > 2)?;
+        Some(format!("{name} is the fastest of {}: {}", all.len(), amount(*value, figure.unit)))
+    }
+
+    /// Whether a step of this run does more or less than one of the baseline, so that times of steps say little.
+    fn other_work(&self, run: usize) -> bool {
+        let named = self
+            .differs
+            .iter()
+            .filter(|it| ["batch", "tokens of a sequence", "tokens of a step"].contains(&&*it.name));
+        let value = |it: &Fact, at: usize| it.values.get(at).cloned().flatten();
+        named.into_iter().any(|it| value(it, run).zip(value(it, self.base)).is_some_and(|it| it.0 != it.1))
+    }
+
     /// What a run takes beside the baseline, by the best quantity that both have.
     fn sentence(&self, run: usize) -> String {
         let (name, base) = (self.runs.get(run).map_or("", String::as_str), &self.baseline);
         let both = |values: &[Option<Measured>]| {
             let (mine, other) = (values.get(run)?.as_ref()?, values.get(self.base)?.as_ref()?);
-            Some((mine.value, other.value, mine.ratio?))
+            Some((mine.clone(), other.clone(), mine.ratio?))
         };
-        for (quantity, of) in [(Quantity::Step, "per step "), (Quantity::Run, "")] {
-            let figure = self.figures.iter().find(|it| it.name == quantity.name());
-            let Some((mine, other, ratio)) = figure.and_then(|it| both(&it.values)) else { continue };
-            let (mine, other) = (shown(mine), shown(other));
+        let of =
+            |quantity: Quantity| both(&self.figures.iter().find(|it| it.name == quantity.name())?.values);
+        let rates = [Quantity::Tokens, Quantity::TokensPerGpu, Quantity::Samples];
+        let times = [Quantity::Step, Quantity::Run];
+        let order = if self.other_work(run) { [&rates[..], &times[..]] } else { [&times[..], &rates[..]] };
+        for quantity in order.into_iter().flatten().copied() {
+            let Some((mine, other, ratio)) = of(quantity) else { continue };
+            let (one, two) = (amount(mine.value, quantity.unit()), amount(other.value, quantity.unit()));
+            if rates.contains(&quantity) {
+                let (what, one, share) = (quantity.name(), shown(mine.value), share(ratio));
+                return format!("{name} reaches {share} the {what} of {base}: {one} instead of {two}");
+            }
+            let of = if quantity == Quantity::Step { "per step " } else { "" };
             return match ratio {
-                it if (it - 1.0).abs() < SAME => {
-                    format!("{name} takes as long {of}as {base}: {mine} s and {other} s")
+                it if is_same(it, &mine, &other) => {
+                    format!("{name} takes as long {of}as {base}: {one} and {two}")
                 }
                 it if it > 1.0 => {
-                    format!("{name} takes {it:.2} times as long {of}as {base}: {mine} s instead of {other} s")
+                    format!("{name} takes {it:.2} times as long {of}as {base}: {one} instead of {two}")
                 }
                 it => format!(
-                    "{name} takes {:.0} % less time {of}than {base}: {mine} s instead of {other} s",
+                    "{name} takes {:.0} % less time {of}than {base}: {one} instead of {two}",
                     (1.0 - it) * 100.0
                 ),
             };
-        }
-        for quantity in [Quantity::Tokens, Quantity::TokensPerGpu, Quantity::Samples] {
-            let figure = self.figures.iter().find(|it| it.name == quantity.name());
-            let Some((mine, other, ratio)) = figure.and_then(|it| both(&it.values)) else { continue };
-            let (percent, what, unit) = (ratio * 100.0, quantity.name(), quantity.unit());
-            let (mine, other) = (shown(mine), shown(other));
-            return format!(
-                "{name} reaches {percent:.0} % of the {what} of {base}: {mine} instead of {other} {unit}"
-            );
         }
         let largest = self
             .bandwidths
@@ -215,17 +306,75 @@ impl Compare {
             .max_by_key(|(it, _)| it.size);
         if let Some((it, (mine, other, ratio))) = largest {
             return format!(
-                "{name} reaches {:.0} % of the bandwidth of {base} in {} of {}: {} instead of {} GB/s",
-                ratio * 100.0,
+                "{name} reaches {} the bandwidth of {base} in {} of {}: {} instead of {} GB/s",
+                share(ratio),
                 it.collective,
                 bytes(it.size),
-                shown(mine),
-                shown(other)
+                shown(mine.value),
+                shown(other.value)
             );
         }
         format!("{name} and {base} have no measurement in common")
     }
 }
 
-/// Times that differ by less than this are called the same.
-const SAME: f64 = 0.01;
+impl Setting {
+    fn new(it: &rules::compare::Setting, runs: &[String]) -> Self {
+        let (expected_ratio, not_priced) = match it.price {
+            Price::Bandwidth(ratio) => (Some(rounded(ratio)), None),
+            Price::None(reason) => (None, Some(reason)),
+        };
+        Self {
+            run: runs.get(it.run).cloned().unwrap_or_default(),
+            name: it.name.clone(),
+            value: it.value.clone(),
+            baseline: it.baseline.clone(),
+            expected_ratio,
+            not_priced,
+        }
+    }
+}
+
+impl Paths {
+    fn new(it: &PathRatio, runs: &[String]) -> Self {
+        Self {
+            run: runs.get(it.run).cloned().unwrap_or_default(),
+            collective: it.collective.name(),
+            size: it.size,
+            ratio: rounded(it.measured),
+            expected_ratio: it.expected.map(|it| rounded(it.value)),
+            interval: it.expected.map(|it| [rounded(it.interval.0), rounded(it.interval.1)]),
+            explained: it.is_explained(),
+        }
+    }
+}
+
+/// Every so many of the steps, so that a picture can be drawn.
+fn thinned(steps: &[(u64, f64)]) -> Vec<(u64, f64)> {
+    let every = steps.len().div_ceil(MOST_STEPS).max(1);
+    steps.iter().step_by(every).map(|(number, seconds)| (*number, rounded(*seconds))).collect()
+}
+
+/// Times that differ by less than this are called the same, and by less than the second where most steps of both lie in one interval.
+const SAME: [f64; 2] = [0.01, 0.05];
+
+fn is_same(ratio: f64, one: &Measured, other: &Measured) -> bool {
+    let far = (ratio - 1.0).abs();
+    let overlap =
+        one.spread.zip(other.spread).is_some_and(|(one, other)| one[0] <= other[1] && other[0] <= one[1]);
+    far < SAME[0] || (far < SAME[1] && overlap)
+}
+
+/// `45 % of`, `4.78 times`
+fn share(ratio: f64) -> String {
+    if ratio > 1.5 { format!("{ratio:.2} times") } else { format!("{:.0} % of", ratio * 100.0) }
+}
+
+/// `46.2 s`, `325 ms`, `2839 tokens/s`
+pub(crate) fn amount(value: f64, unit: &str) -> String {
+    match unit {
+        "s" if value.abs() < 1.0 => format!("{} ms", shown(value * 1e3)),
+        "" => shown(value),
+        unit => format!("{} {unit}", shown(value)),
+    }
+}

@@ -18,9 +18,11 @@ impl Compare {
                 writeln!(out, "  {line}")?;
             }
         }
-        for table in self.tables(style.verbose) {
+        let full = self.tables(style.verbose, true);
+        for (full, short) in full.iter().zip(&self.tables(style.verbose, false)) {
             writeln!(out)?;
-            table.text(style, out)?;
+            // A ratio matters more than how far values are spread.
+            if full.fits(style.width) { full } else { short }.text(style, out)?;
         }
         if let Some(common) = self.common() {
             writeln!(out)?;
@@ -28,15 +30,24 @@ impl Compare {
                 writeln!(out, "  {line}")?;
             }
         }
-        let measured = self.figures.first().filter(|it| it.unit == "s");
-        for (run, value) in self.runs.iter().zip(measured.iter().flat_map(|it| &it.values)) {
-            if let Some(how) = value.as_ref().and_then(|it| it.how.as_deref()) {
-                for line in wrap(&format!("step time of {run}: {how}"), style.width.saturating_sub(2)) {
-                    writeln!(out, "  {line}")?;
-                }
-            }
+        for line in self.how().iter().flat_map(|it| wrap(it, style.width.saturating_sub(2))) {
+            writeln!(out, "  {line}")?;
         }
         Ok(())
+    }
+
+    /// How the times of steps were measured: one sentence for runs in which it was done in the same way.
+    fn how(&self) -> Vec<String> {
+        let mut all: Vec<(Vec<&str>, &str)> = Vec::new();
+        let steps = self.figures.first().filter(|it| it.unit == "s");
+        for (run, value) in self.runs.iter().zip(steps.iter().flat_map(|it| &it.values)) {
+            let Some(how) = value.as_ref().and_then(|it| it.how.as_deref()) else { continue };
+            match all.iter_mut().find(|it| it.1 == how) {
+                Some(same) => same.0.push(run),
+                None => all.push((vec![run], how)),
+            }
+        }
+        all.iter().map(|(runs, how)| format!("step time of {}: {how}", runs.join(", "))).collect()
     }
 
     /// As Markdown, for a wiki or a ticket.
@@ -47,7 +58,7 @@ impl Compare {
         for text in self.because() {
             writeln!(out, "- {}", escaped(&text))?;
         }
-        for table in self.tables(true) {
+        for table in self.tables(true, true) {
             writeln!(out)?;
             let line = |cells: &[String]| {
                 format!("| {} |", cells.iter().map(|it| escaped(it)).collect::<Vec<_>>().join(" | "))
@@ -68,11 +79,20 @@ impl Compare {
 }
 
 impl Table {
+    /// How wide each column is.
+    fn columns(&self) -> Vec<usize> {
+        let lines = || [&self.head].into_iter().chain(&self.rows);
+        let widest = |at: usize| lines().filter_map(|it| it.get(at)).map(|it| width(it)).max().unwrap_or(0);
+        (0..self.head.len()).map(widest).collect()
+    }
+
+    fn fits(&self, room: usize) -> bool {
+        self.columns().iter().map(|it| it + 2).sum::<usize>() <= room
+    }
+
     fn text(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
         let lines = || [&self.head].into_iter().chain(&self.rows);
-        let columns: Vec<usize> = (0..self.head.len())
-            .map(|at| lines().filter_map(|it| it.get(at)).map(|it| width(it)).max().unwrap_or(0))
-            .collect();
+        let columns = self.columns();
         // What does not fit is cut in the widest columns, the names stay.
         let names = columns.first().copied().unwrap_or(0);
         let room = style.width.saturating_sub(4 + names);

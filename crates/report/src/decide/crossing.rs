@@ -19,8 +19,7 @@ pub(super) fn crossings(prediction: &Prediction, machine: &Machine) -> Vec<Cross
         let ring = &communicator.connected.rings[channel.ring];
         let Some(crossing) = leave(communicator, &ring.next) else { continue };
         let (from, to) = crossing;
-        let out = communicator.graphs(from).and_then(|it| it.ring.channels.get(channel.ring)?.inter);
-        let nic_out = out.map(|it| it[1]);
+        let nic_out = exit(communicator, from, channel.ring);
         let nic_in = entry(communicator, to, channel.ring);
         let gpu = communicator.gpu_of_rank[from];
         let paths = communicator.paths(from);
@@ -57,10 +56,24 @@ fn leave(communicator: &Communicator, next: &[u32]) -> Option<(usize, usize)> {
     ranks.filter_map(|from| Some((from, *next.get(from)? as usize))).find(|(_, to)| node(*to) != Some(0))
 }
 
-/// The NIC by which a ring enters the node of a rank. Nodes of odd number may exchange each two of their rings.
-fn entry(communicator: &Communicator, rank: usize, ring: usize) -> Option<usize> {
+/// The NIC by which a ring leaves the node of a rank.
+pub(crate) fn exit(communicator: &Communicator, rank: usize, ring: usize) -> Option<usize> {
+    inter(communicator, (rank, ring), <[usize]>::last).map(|it| it[1])
+}
+
+/// The NIC by which a ring enters the node of a rank.
+pub(crate) fn entry(communicator: &Communicator, rank: usize, ring: usize) -> Option<usize> {
+    inter(communicator, (rank, ring), <[usize]>::first).map(|it| it[0])
+}
+
+/// The NICs of a ring of a node, in and out. `end` is the GPU of the rank in it. Nodes of odd number may exchange each two of their rings.
+fn inter(
+    communicator: &Communicator,
+    (rank, ring): (usize, usize),
+    end: impl Fn(&[usize]) -> Option<&usize>,
+) -> Option<[usize; 2]> {
     let graph = &communicator.graphs(rank)?.ring;
     let gpu = communicator.gpu_of_rank.get(rank)?;
-    let fits = |ring: usize| graph.channels.get(ring).filter(|it| it.intra.first() == Some(gpu));
-    fits(ring).or_else(|| fits(ring ^ 1))?.inter.map(|it| it[0])
+    let fits = |ring: usize| graph.channels.get(ring).filter(|it| end(&it.intra) == Some(gpu));
+    fits(ring).or_else(|| fits(ring ^ 1))?.inter
 }

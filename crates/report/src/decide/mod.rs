@@ -3,11 +3,11 @@
 mod assemble;
 mod check;
 mod check_text;
-mod crossing;
+pub(crate) mod crossing;
 mod limit;
 mod model;
 mod spans;
-mod text;
+pub(crate) mod text;
 mod what_if;
 
 use std::io::{self, Write};

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use anstyle::Style as Ansi;
 
 use super::what_if::CROSSINGS;
-use super::{Decide, Range, Ranges, Speed, Use};
+use super::{Decide, Range, Ranges, Speed, Use, WhatIf};
 use crate::Style;
 use crate::text::{bytes, clean, counted, padded, width, wrap};
 use crate::topo::words::number;
@@ -70,32 +70,8 @@ impl Page {
     }
 
     fn head(&self, decide: &Decide, out: &mut impl Write) -> io::Result<()> {
-        let machines = machines(decide);
-        let collectives = counted(decide.channels.collectives, "channel");
-        let limit = match decide.limit.as_ref().and_then(|it| it.links.first()) {
-            Some(it) if fullness(it) > 0.84 => format!(", limited by {}", it.link),
-            _ => String::new(),
-        };
-        self.bold(&format!("{machines}: {collectives}{limit}"), out)?;
-        let ranks = counted(usize::try_from(decide.ranks).unwrap_or(usize::MAX), "rank");
-        let nodes = match decide.nccl_nodes {
-            1 if decide.nodes > 1 => {
-                format!(" on {} machines, one node to NCCL (NVLink domain)", decide.nodes)
-            }
-            1 => " on one node".to_owned(),
-            n if n < decide.nodes as usize => {
-                format!(" on {} machines, {n} nodes to NCCL (NVLink domains)", decide.nodes)
-            }
-            n if n == decide.nodes as usize => format!(" on {n} nodes"),
-            n => format!(" on what NCCL counts as {n} nodes"),
-        };
-        let network = match (decide.network, &decide.plugin) {
-            (Some(name), Some(plugin)) => format!(", {name} by aws-ofi-nccl {plugin}"),
-            (Some(name), None) => format!(", network {name}"),
-            (None, _) => String::new(),
-        };
-        let about = format!("NCCL {}, {ranks}{nodes}{network}", decide.nccl);
-        wrap(&about, self.style.width).iter().try_for_each(|it| writeln!(out, "{it}"))?;
+        self.bold(&headline(decide), out)?;
+        wrap(&about(decide), self.style.width).iter().try_for_each(|it| writeln!(out, "{it}"))?;
         if self.style.verbose {
             writeln!(out, "machine from {}", clean(&decide.source))?;
         }
@@ -230,19 +206,56 @@ impl Page {
     }
 }
 
-/// Writes what `--what-if` changes.
-pub fn what_if_text(decide: &Decide, style: Style, out: &mut impl Write) -> io::Result<()> {
-    let page = Page { style: Style { width: style.width.clamp(40, 160), ..style } };
-    let Some(it) = &decide.what_if else { return Ok(()) };
+/// What the answer begins with.
+pub(crate) fn headline(decide: &Decide) -> String {
+    let machines = machines(decide);
+    let collectives = counted(decide.channels.collectives, "channel");
+    let limit = match decide.limit.as_ref().and_then(|it| it.links.first()) {
+        Some(it) if fullness(it) > 0.84 => format!(", limited by {}", it.link),
+        _ => String::new(),
+    };
+    format!("{machines}: {collectives}{limit}")
+}
+
+/// Release, ranks, nodes and network.
+pub(crate) fn about(decide: &Decide) -> String {
+    let ranks = counted(usize::try_from(decide.ranks).unwrap_or(usize::MAX), "rank");
+    let nodes = match decide.nccl_nodes {
+        1 if decide.nodes > 1 => {
+            format!(" on {} machines, one node to NCCL (NVLink domain)", decide.nodes)
+        }
+        1 => " on one node".to_owned(),
+        n if n < decide.nodes as usize => {
+            format!(" on {} machines, {n} nodes to NCCL (NVLink domains)", decide.nodes)
+        }
+        n if n == decide.nodes as usize => format!(" on {n} nodes"),
+        n => format!(" on what NCCL counts as {n} nodes"),
+    };
+    let network = match (decide.network, &decide.plugin) {
+        (Some(name), Some(plugin)) => format!(", {name} by aws-ofi-nccl {plugin}"),
+        (Some(name), None) => format!(", network {name}"),
+        (None, _) => String::new(),
+    };
+    format!("NCCL {}, {ranks}{nodes}{network}", decide.nccl)
+}
+
+/// What settings change, in a sentence.
+pub(crate) fn what_if_headline(it: &WhatIf) -> String {
     let settings = clean(&it.settings.join(" "));
-    let head = match (&it.refused, it.changes.len()) {
+    match (&it.refused, it.changes.len()) {
         (Some(_), _) => format!("NCCL would not run with {settings}"),
         (None, 0) if !it.not_modelled.is_empty() => format!("plumb does not know what {settings} changes"),
         (None, 0) => format!("{settings} changes nothing"),
         (None, 1) => format!("{settings} changes one thing"),
         (None, n) => format!("{settings} changes {n} things"),
-    };
-    page.bold(&head, out)?;
+    }
+}
+
+/// Writes what `--what-if` changes.
+pub fn what_if_text(decide: &Decide, style: Style, out: &mut impl Write) -> io::Result<()> {
+    let page = Page { style: Style { width: style.width.clamp(40, 160), ..style } };
+    let Some(it) = &decide.what_if else { return Ok(()) };
+    page.bold(&what_if_headline(it), out)?;
     let about = format!("{}, NCCL {}, {} ranks", machines(decide), decide.nccl, decide.ranks);
     wrap(&about, page.style.width).iter().try_for_each(|it| writeln!(out, "{it}"))?;
     writeln!(out)?;
@@ -308,7 +321,7 @@ fn every_range(it: &Ranges, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-fn fullness(it: &Use) -> f64 {
+pub(crate) fn fullness(it: &Use) -> f64 {
     it.used / it.capacity
 }
 
@@ -341,7 +354,7 @@ fn runs(all: &[Range]) -> Vec<&[Range]> {
 }
 
 /// A size with two digits: `96 KiB`, `9.4 MiB`.
-pub(super) fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     let (shift, unit) = match bytes {
         it if it >= 1 << 30 => (30, "GiB"),
         it if it >= 1 << 20 => (20, "MiB"),

@@ -94,6 +94,17 @@ impl Lint {
         self.findings.iter().filter(|it| it.severity == severity).count()
     }
 
+    /// Whether a file could not be read, or none has anything that plumb knows.
+    pub fn is_undecided(&self) -> bool {
+        self.files.iter().any(|it| it.problem.is_some()) || self.is_empty()
+    }
+
+    /// Whether no file is a manifest, a script or settings.
+    pub fn is_empty(&self) -> bool {
+        let empty = |it: &LintFile| it.pods + it.settings + it.launches == 0 && it.kind == Some(Kind::Other);
+        self.files.iter().all(empty)
+    }
+
     /// For programs.
     pub fn json(&self, out: &mut impl Write) -> io::Result<()> {
         crate::json::write_json(self, out)

@@ -7,7 +7,7 @@ use evidence::node::{Gpu, Interface, Library, LibraryKind, Limit, NodeState};
 use crate::text::counted;
 
 /// `8 x H100 80GB HBM3, 32 EFA devices`
-pub(super) fn devices(state: &NodeState) -> String {
+pub(crate) fn devices(state: &NodeState) -> String {
     let mut parts = vec![gpu_models(state)];
     let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
     for port in state.rdma.iter().flatten() {
@@ -19,8 +19,14 @@ pub(super) fn devices(state: &NodeState) -> String {
     parts.join(", ")
 }
 
+/// Whether the driver, the kernel module or the PCI bus shows a GPU.
+pub(super) fn has_gpus(state: &NodeState) -> bool {
+    let listed = state.gpus.as_ref().or(state.kernel_gpus.as_ref()).is_some_and(|it| !it.is_empty());
+    listed || state.pci.gpus.is_some_and(|it| it > 0)
+}
+
 fn gpu_models(state: &NodeState) -> String {
-    let Some(gpus) = &state.gpus else {
+    let Some(gpus) = state.gpus.as_ref().or(state.kernel_gpus.as_ref()) else {
         return match state.pci.gpus {
             Some(0) => "no NVIDIA GPU".to_owned(),
             Some(count) => counted(usize::try_from(count).unwrap_or(usize::MAX), "GPU"),
@@ -29,7 +35,7 @@ fn gpu_models(state: &NodeState) -> String {
     };
     let mut models: BTreeMap<&str, usize> = BTreeMap::new();
     for gpu in gpus {
-        *models.entry(gpu.name.as_deref().unwrap_or("unknown GPU")).or_default() += 1;
+        *models.entry(gpu.name.as_deref().unwrap_or("NVIDIA GPU of unknown model")).or_default() += 1;
     }
     let said: Vec<String> = models.into_iter().map(|(name, count)| format!("{count} x {name}")).collect();
     if said.is_empty() { "no NVIDIA GPU".to_owned() } else { said.join(", ") }
@@ -45,7 +51,7 @@ fn kind(name: &str) -> &str {
 }
 
 /// Machine and software in one line.
-pub(super) fn stack(state: &NodeState) -> String {
+pub(crate) fn stack(state: &NodeState) -> String {
     let mut parts = Vec::new();
     let machine = state.machine.named.as_deref().or(state.machine.product.as_deref());
     parts.extend(machine.map(str::to_owned));
@@ -72,7 +78,7 @@ pub(super) fn stack(state: &NodeState) -> String {
 }
 
 /// The facts, a name and a sentence each.
-pub(super) fn rows(state: &NodeState, verbose: bool) -> Vec<(&'static str, String)> {
+pub(crate) fn rows(state: &NodeState, verbose: bool) -> Vec<(&'static str, String)> {
     let mut rows: Vec<(&str, String)> = Vec::new();
     if let Some(gpus) = state.gpus.as_deref().filter(|it| !it.is_empty()) {
         rows.push(("GPUs", gpus_row(state, gpus)));
@@ -81,6 +87,11 @@ pub(super) fn rows(state: &NodeState, verbose: bool) -> Vec<(&'static str, Strin
         if verbose {
             rows.extend(gpus.iter().map(|it| ("", one_gpu(it))));
         }
+    }
+    if let (None, Some(gpus)) = (&state.gpus, state.kernel_gpus.as_deref().filter(|it| !it.is_empty())) {
+        let unknown = "memory errors, clocks, temperatures and NVLinks are not known without NVML";
+        rows.push(("GPUs", format!("{}, as the kernel shows them; {unknown}", gpu_models(state))));
+        rows.extend(gpus.iter().filter(|_| verbose).map(|it| ("", one_gpu(it))));
     }
     rows.push(("network", network(state)));
     if verbose {

@@ -26,7 +26,10 @@ pub struct Nodes {
     /// In what machines differ, or what changed on one.
     pub differences: Vec<Shape>,
     #[serde(skip)]
-    full: Vec<Finding>,
+    pub(crate) full: Vec<Finding>,
+    /// Why machines could not be judged, each reason once.
+    #[serde(skip)]
+    not_seen: Vec<String>,
 }
 
 /// One machine.
@@ -67,6 +70,14 @@ impl Nodes {
             }
         }
         named.sort();
+        let unknown: Vec<&Node> = nodes.iter().filter(|it| it.verdict == Fitness::Unknown).collect();
+        if verdict == Fitness::Unknown {
+            named = unknown.iter().map(|it| it.state.host.clone()).collect();
+        }
+        let mut not_seen: Vec<String> =
+            unknown.iter().filter_map(|it| it.not_seen().into_iter().next()).collect();
+        not_seen.sort();
+        not_seen.dedup();
         let text = sentence(nodes.len(), verdict, &named, &differences);
         let full = merged(&nodes, &differences);
         let one = |it: &Node| One {
@@ -82,6 +93,7 @@ impl Nodes {
             nodes: nodes.iter().map(one).collect(),
             differences: differences.iter().map(Shape::new).collect(),
             full,
+            not_seen,
         }
     }
 
@@ -113,6 +125,12 @@ impl Nodes {
         if shown.len() > most {
             row("", &format!("{} more nodes (-v)", shown.len() - most), style, out)?;
         }
+        if !self.not_seen.is_empty() {
+            writeln!(out)?;
+        }
+        for it in self.not_seen.iter().take(most) {
+            row("not seen", it, style, out)?;
+        }
         writeln!(out, "{}", closing(&self.full, style))
     }
 }
@@ -133,7 +151,7 @@ fn sentence(count: usize, verdict: Fitness, named: &[String], differences: &[Fin
             named.len(),
             if named.len() == 1 { "is" } else { "are" }
         ),
-        Fitness::Unknown => format!("Of {count} nodes some could not be judged."),
+        Fitness::Unknown => format!("{} of {count} nodes could not be judged: {list}.", named.len()),
         Fitness::Warnings => format!("All {count} nodes are fit, with warnings."),
         Fitness::Fit if differences.is_empty() => format!("All {count} nodes are fit and alike."),
         Fitness::Fit => format!("All {count} nodes are fit; they differ in what does not matter."),

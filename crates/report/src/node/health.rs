@@ -74,6 +74,9 @@ fn performance(node: &Node) -> String {
     };
     add("errors", node.count(Severity::Error).to_string());
     add("warnings", node.count(Severity::Warning).to_string());
+    if let (None, Some(on_bus)) = (&state.gpus, state.pci.gpus) {
+        add("gpus_on_bus", on_bus.to_string());
+    }
     if let Some(gpus) = &state.gpus {
         add("gpus", gpus.len().to_string());
         if let Some(hot) = gpus.iter().filter_map(|it| it.temperature_c).max() {

@@ -1,24 +1,25 @@
 //! The answer of `plumb node`: is this machine fit to train? Schemas `plumb.node/1` and, for several machines, `plumb.nodes/1`.
 
-mod facts;
+pub(crate) mod facts;
 mod fleet;
 mod health;
 mod prometheus;
-mod text;
+pub(crate) mod text;
 
 #[cfg(test)]
 mod tests;
 
 use std::io::{self, Write};
 
-use evidence::node::{NodeState, SCHEMA};
+use evidence::node::{NodeState, NotSeen, SCHEMA};
 use rules::node::{Fitness, Judged};
-use rules::{Confidence, Found, Severity};
+use rules::{Confidence, Severity};
 use serde::Serialize;
 
 use crate::{Entity, Finding, NotChecked};
 
 pub use fleet::Nodes;
+pub(crate) use fleet::One;
 pub use health::{Nagios, health_line};
 
 /// What was seen of a machine, and what is wrong with it.
@@ -37,7 +38,10 @@ pub struct Node {
     /// Everything that was seen.
     pub state: NodeState,
     #[serde(skip)]
-    full: Vec<Finding>,
+    pub(crate) full: Vec<Finding>,
+    /// No GPU was seen, and nothing says that there should be one or none.
+    #[serde(skip)]
+    expects_nothing: bool,
 }
 
 /// A finding in the shape of `plumb.node/1`.
@@ -92,9 +96,10 @@ impl Node {
         Self {
             schema: SCHEMA,
             verdict,
-            text: sentence(&state, verdict, &judged.findings),
+            text: sentence(&state, verdict, judged),
             findings: full.iter().map(Shape::new).collect(),
             not_checked: not_checked.collect(),
+            expects_nothing: judged.expects_nothing(),
             state,
             full,
         }
@@ -110,6 +115,17 @@ impl Node {
         self.findings.iter().map(|it| it.severity).max()
     }
 
+    /// What could not be seen and how to let plumb see it, what matters most first.
+    pub(crate) fn not_seen(&self) -> Vec<String> {
+        let unexpected = self.expects_nothing.then(|| {
+            "GPUs: none is on the PCI bus, and nothing says how many there should be. To judge the machine: `--gpus 0` for a login or CPU node, \
+             otherwise `--gpus 8` or `--instance NAME`."
+                .to_owned()
+        });
+        let said = |it: &NotSeen| format!("{}: {}. To see it: {}.", it.what, it.why, it.how);
+        unexpected.into_iter().chain(self.state.not_seen.iter().map(said)).collect()
+    }
+
     /// How many findings have this severity.
     pub fn count(&self, severity: Severity) -> usize {
         self.findings.iter().filter(|it| it.severity == severity).count()
@@ -117,8 +133,8 @@ impl Node {
 }
 
 /// The verdict in a sentence.
-fn sentence(state: &NodeState, verdict: Fitness, findings: &[Found]) -> String {
-    let host = &state.host;
+fn sentence(state: &NodeState, verdict: Fitness, judged: &Judged) -> String {
+    let (host, findings) = (&state.host, &judged.findings);
     let devices = facts::devices(state);
     let first = findings.first().map(|it| it.finding.message.as_str()).unwrap_or_default();
     let more = match findings.iter().filter(|it| it.severity() >= Severity::Warning).count() {
@@ -129,6 +145,16 @@ fn sentence(state: &NodeState, verdict: Fitness, findings: &[Found]) -> String {
         Fitness::Fit => format!("{host} is fit: {devices}; nothing wrong was found."),
         Fitness::Warnings => format!("{host} is fit with warnings: {first}{more}."),
         Fitness::NotFit => format!("{host} is not fit to train: {first}{more}."),
+        Fitness::Unknown if judged.expects_nothing() => format!(
+            "{host} cannot be judged: no NVIDIA GPU was seen, and nothing says how many there should be (--gpus N; 0 for none)."
+        ),
+        Fitness::Unknown if facts::has_gpus(state) && state.gpus.is_none() => {
+            let problem = state.driver.as_ref().and_then(|it| it.problem.as_deref());
+            format!(
+                "{host} cannot be judged: it has {devices}, but the state of its GPUs could not be read: {}.",
+                problem.unwrap_or("NVML does not answer")
+            )
+        }
         Fitness::Unknown => {
             let unseen = state.not_seen.first();
             let why = unseen.map_or_else(String::new, |it| format!(" ({})", it.why));

@@ -21,11 +21,12 @@ impl Node {
         for (name, fact) in facts::rows(&self.state, style.verbose) {
             row(name, &fact, style, out)?;
         }
-        if !self.state.not_seen.is_empty() {
+        let not_seen = self.not_seen();
+        if !not_seen.is_empty() {
             writeln!(out)?;
         }
-        for it in &self.state.not_seen {
-            row("not seen", &format!("{}: {}. To see it: {}.", it.what, it.why, it.how), style, out)?;
+        for it in &not_seen {
+            row("not seen", it, style, out)?;
         }
         if style.verbose && !self.not_checked.is_empty() {
             let names: Vec<&str> = self.not_checked.iter().map(|it| &*it.id).collect();
@@ -62,7 +63,7 @@ pub(super) fn head(
     writeln!(out, "{}{}", padded(&last, room), style.paint(word, Page::by_severity(severity)))
 }
 
-pub(super) fn word(verdict: Fitness) -> &'static str {
+pub(crate) fn word(verdict: Fitness) -> &'static str {
     match verdict {
         Fitness::Fit => "fit",
         Fitness::Warnings => "warnings",

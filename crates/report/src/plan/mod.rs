@@ -2,7 +2,7 @@
 
 mod groups;
 mod settings;
-mod table;
+pub(crate) mod table;
 mod text;
 
 use std::io::{self, Write};

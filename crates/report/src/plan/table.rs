@@ -14,12 +14,12 @@ pub(super) struct Row<'a> {
     pub(super) why: &'a str,
 }
 
-struct Column {
-    head: &'static str,
+pub(crate) struct Column {
+    pub(crate) head: &'static str,
     /// Shown even if no row differs.
     always: bool,
     usual: &'static str,
-    cell: fn(&Layout) -> String,
+    pub(crate) cell: fn(&Layout) -> String,
 }
 
 fn offload(it: Offload) -> &'static str {
@@ -44,8 +44,16 @@ const COLUMNS: [Column; 10] = [
     Column { head: "recompute", always: false, usual: "none", cell: |it| it.recompute.to_owned() },
 ];
 
+/// Columns in which something differs from the usual.
+pub(crate) fn columns(all: &[&Layout]) -> Vec<&'static Column> {
+    COLUMNS
+        .iter()
+        .filter(|column| column.always || all.iter().any(|it| (column.cell)(it) != column.usual))
+        .collect()
+}
+
 /// `+12 %`, `+0.3 %`.
-pub(super) fn slower(ratio: f64) -> String {
+pub(crate) fn slower(ratio: f64) -> String {
     let percent = 100.0 * (ratio - 1.0);
     if percent.abs() < 0.95 { format!("{percent:+.1} %") } else { format!("{percent:+.0} %") }
 }
@@ -61,10 +69,7 @@ pub(super) fn write(
     if rows.is_empty() {
         return Ok(());
     }
-    let shown_columns: Vec<&Column> = COLUMNS
-        .iter()
-        .filter(|column| column.always || all.iter().any(|it| (column.cell)(it) != column.usual))
-        .collect();
+    let shown_columns = columns(all);
     let widths: Vec<usize> = shown_columns
         .iter()
         .map(|column| all.iter().map(|it| (column.cell)(it).len()).max().unwrap_or(0).max(column.head.len()))

@@ -92,31 +92,56 @@ impl Plan {
     pub fn text(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
         let bold = |text: &str| if style.colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() };
         let Some(best) = &self.best else { return self.nothing(style, out) };
-        for line in wrap(
-            &format!("{}: {}", if self.fixed.is_empty() { "best" } else { "best of these" }, best.text),
-            style.width,
-        ) {
+        for line in wrap(&self.choice(best), style.width) {
             writeln!(out, "{}", bold(&line))?;
         }
-        let head = format!(
+        writeln!(out, "{}", bold(&self.takes(best)))?;
+        for line in wrap(&self.gain(best), style.width) {
+            writeln!(out, "{line}")?;
+        }
+        writeln!(out)?;
+        self.facts(style.width, out)?;
+        self.tables(best, style.width, out)
+    }
+
+    fn choice(&self, best: &Layout) -> String {
+        format!("{}: {}", if self.fixed.is_empty() { "best" } else { "best of these" }, best.text)
+    }
+
+    fn takes(&self, best: &Layout) -> String {
+        format!(
             "{} per step, between {} and {}; {} of {} GiB of each GPU",
             best.time,
             Seconds(best.interval_s[0]),
             Seconds(best.interval_s[1]),
             shown(best.memory_gib),
             shown(self.memory_gib.available)
-        );
-        writeln!(out, "{}", bold(&head))?;
-        for line in wrap(&self.gain(best), style.width) {
-            writeln!(out, "{line}")?;
+        )
+    }
+
+    /// The answer in a sentence.
+    pub(crate) fn headline(&self) -> String {
+        match &self.best {
+            Some(best) => format!("{}; {}", self.choice(best), self.takes(best)),
+            None => self.too_small(),
         }
-        writeln!(out)?;
-        self.facts(best, style.width, out)?;
-        self.tables(best, style.width, out)
+    }
+
+    /// That no layout fits.
+    fn too_small(&self) -> String {
+        match &self.least {
+            Some(least) => format!(
+                "no layout fits: the smallest needs {} GiB, {} of {} may be used",
+                shown(least.memory_gib),
+                shown(self.memory_gib.limit),
+                shown(self.memory_gib.available)
+            ),
+            None => "no layout fits".to_owned(),
+        }
     }
 
     /// What the best layout gains over that of the job.
-    fn gain(&self, best: &Layout) -> String {
+    pub(crate) fn gain(&self, best: &Layout) -> String {
         let Some(own) = &self.own else { return String::new() };
         let Some(layout) = &own.layout else {
             let rule = own.impossible.as_deref().unwrap_or_default();
@@ -147,37 +172,44 @@ impl Plan {
         }
     }
 
-    fn facts(&self, best: &Layout, width: usize, out: &mut impl Write) -> io::Result<()> {
-        let mut line = |label: &str, text: &str| -> io::Result<()> {
-            for (i, part) in wrap(text, width.saturating_sub(12).max(30)).into_iter().enumerate() {
+    fn facts(&self, width: usize, out: &mut impl Write) -> io::Result<()> {
+        let job = [("job", self.job.clone())];
+        for (label, text) in job.into_iter().chain(self.rows()) {
+            for (i, part) in wrap(&text, width.saturating_sub(12).max(30)).into_iter().enumerate() {
                 writeln!(out, "  {:<9} {part}", if i == 0 { label } else { "" })?;
             }
-            Ok(())
-        };
-        line("job", &self.job)?;
-        line(
-            "speed",
-            &format!(
-                "{} tokens/s per GPU; {} TFLOP/s per GPU, MFU {:.0} %",
-                shown(best.tokens_per_s_per_gpu),
-                shown(best.model_tflops_per_gpu),
-                100.0 * best.mfu
-            ),
-        )?;
+        }
+        Ok(())
+    }
+
+    /// What there is to know about the best layout and the search, each with a label.
+    pub(crate) fn rows(&self) -> Vec<(&'static str, String)> {
+        let mut rows = Vec::new();
+        if let Some(best) = &self.best {
+            rows.push((
+                "speed",
+                format!(
+                    "{} tokens/s per GPU; {} TFLOP/s per GPU, MFU {:.0} %",
+                    shown(best.tokens_per_s_per_gpu),
+                    shown(best.model_tflops_per_gpu),
+                    100.0 * best.mfu
+                ),
+            ));
+        }
         if let Some(text) = &self.bottleneck {
-            line("limit", text)?;
+            rows.push(("limit", text.clone()));
         }
         if let Some(over) = &self.over {
-            line(
+            rows.push((
                 "memory",
-                &format!(
+                format!(
                     "with twice the memory {} would take {} ({}) and need {} GiB",
                     over.layout.text,
                     over.layout.time,
                     table::slower(over.ratio),
                     shown(over.layout.memory_gib)
                 ),
-            )?;
+            ));
         }
         if let Some(less) = &self.less_bandwidth {
             let percent = 100.0 * (1.0 - less.bandwidth);
@@ -191,23 +223,21 @@ impl Plan {
                     other.time
                 ),
             };
-            line("robust", &text)?;
+            rows.push(("robust", text));
         }
         let fixed =
             if self.fixed.is_empty() { String::new() } else { format!(" with {}", self.fixed.join(", ")) };
         let free = 100.0 * (1.0 - self.memory_gib.limit / self.memory_gib.available);
-        line(
+        rows.push((
             "searched",
-            &format!(
+            format!(
                 "{} layouts{fixed}; {} fit with {free:.0} % of GPU memory kept free",
                 count(self.searched),
                 count(self.fitting)
             ),
-        )?;
-        for note in &self.notes {
-            line("note", note)?;
-        }
-        Ok(())
+        ));
+        rows.extend(self.notes.iter().map(|it| ("note", it.clone())));
+        rows
     }
 
     fn tables<'a>(&'a self, best: &'a Layout, width: usize, out: &mut impl Write) -> io::Result<()> {
@@ -245,15 +275,7 @@ impl Plan {
 
     /// No layout fits.
     fn nothing(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
-        let head = match &self.least {
-            Some(least) => format!(
-                "no layout fits: the smallest needs {} GiB, {} of {} may be used",
-                shown(least.memory_gib),
-                shown(self.memory_gib.limit),
-                shown(self.memory_gib.available)
-            ),
-            None => "no layout fits".to_owned(),
-        };
+        let head = self.too_small();
         writeln!(out, "{}", if style.colour { format!("\x1b[1m{head}\x1b[0m") } else { head })?;
         writeln!(out)?;
         if let Some(least) = &self.least {

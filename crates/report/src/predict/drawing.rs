@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use forecast::training::{Broken, Calibration, Job, Kind, Predictor, Step, Timeline, TooMany};
 
 use super::{svg, text, trace};
+use crate::topo::svg::canvas::Picture;
 
 /// One predicted step, ready to be drawn.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,7 +52,12 @@ impl Drawing {
 
     /// As a picture.
     pub fn svg(&self, out: &mut impl Write) -> io::Result<()> {
-        svg::write(self, out)
+        svg::picture(self, true).document(out)
+    }
+
+    /// The same for a page, which has what the picture has above it.
+    pub(crate) fn picture(&self, with_head: bool) -> Picture {
+        svg::picture(self, with_head)
     }
 
     /// `stage 3`, or `each GPU` without a pipeline.

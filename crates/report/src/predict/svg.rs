@@ -1,14 +1,13 @@
 //! The step as a picture: time to the right, stages and what they do from top to bottom. One file that needs nothing else.
 
-use std::io::{self, Write};
-
 use forecast::training::{Kind, PassSpan, Seconds, Span};
 
 use super::drawing::{Drawing, Track};
+use crate::expect::rounded;
 use crate::text::wrap;
-use crate::topo::svg::canvas::{Canvas, Rect, length};
+use crate::topo::svg::canvas::{Canvas, Picture, Rect, length};
 
-const STYLE: &str = include_str!("timeline.css");
+const STYLE: &str = concat!(include_str!("timeline.css"), include_str!("kinds.css"));
 const WIDTH: f64 = 1200.0;
 const LEFT: f64 = 184.0;
 const RIGHT: f64 = 24.0;
@@ -21,17 +20,20 @@ const THIN: f64 = 8.0;
 /// Narrower ones are joined with their neighbours.
 const NARROW: f64 = 0.4;
 
-pub(super) fn write(drawing: &Drawing, out: &mut impl Write) -> io::Result<()> {
+pub(super) fn picture(drawing: &Drawing, with_head: bool) -> Picture {
     let step = &drawing.step;
     let mut canvas = Canvas::default();
     let title = format!("{} per step", step.time);
-    canvas.words((24.0, 36.0), "h1", &title);
-    let interval = format!("between {} and {}", step.interval.0, step.interval.1);
-    canvas.words((24.0 + 12.5 * length(&title) / 7.0, 36.0), "soft", &interval);
-    let mut y = 58.0;
-    for line in wrap(&drawing.job, 165) {
-        canvas.words((24.0, y), "soft", &line);
-        y += 16.0;
+    let mut y = 0.0;
+    if with_head {
+        canvas.words((24.0, 36.0), "h1", &title);
+        let interval = format!("between {} and {}", step.interval.0, step.interval.1);
+        canvas.words((24.0 + 12.5 * length(&title) / 7.0, 36.0), "soft", &interval);
+        y = 58.0;
+        for line in wrap(&drawing.job, 165) {
+            canvas.words((24.0, y), "soft", &line);
+            y += 16.0;
+        }
     }
     y = legend(drawing, y + 8.0, &mut canvas);
     let plot = Plot { end: step.time.0.max(f64::MIN_POSITIVE), top: y + 36.0 };
@@ -56,7 +58,7 @@ pub(super) fn write(drawing: &Drawing, out: &mut impl Write) -> io::Result<()> {
         canvas.words((24.0, height), "soft", &text);
         height += 20.0;
     }
-    canvas.document([WIDTH, height], [&title, &drawing.job], STYLE, out)
+    canvas.picture([WIDTH, height], [&title, &drawing.job], STYLE)
 }
 
 /// The kinds of the step with their colour and time; where it ends.
@@ -75,12 +77,14 @@ fn legend(drawing: &Drawing, top: f64, canvas: &mut Canvas) -> f64 {
     entry("b", "backward pass");
     for kind in Kind::ALL.into_iter().filter(|it| *it != Kind::Bubble) {
         let part = drawing.step.breakdown[kind];
-        let hidden = if part.hidden.0 > 0.0 { format!(" (hidden {})", part.hidden) } else { String::new() };
-        if part.exposed.0 > 0.0 || part.hidden.0 > 0.0 {
-            entry(kind.key(), &format!("{} {}{hidden}", kind.describe(), part.exposed));
+        // Rounded as in the answer, so that both write the same digits.
+        let [exposed, hidden] = [part.exposed, part.hidden].map(|it| Seconds(rounded(it.0)));
+        let beside = if hidden.0 > 0.0 { format!(" (hidden {hidden})") } else { String::new() };
+        if exposed.0 > 0.0 || hidden.0 > 0.0 {
+            entry(&format!("kind {}", kind.key()), &format!("{} {exposed}{beside}", kind.describe()));
         }
     }
-    let bubble = drawing.step.breakdown[Kind::Bubble].exposed;
+    let bubble = Seconds(rounded(drawing.step.breakdown[Kind::Bubble].exposed.0));
     if bubble.0 > 0.0 {
         entry("idle", &format!("pipeline bubble {bubble}"));
     }
@@ -251,5 +255,9 @@ fn paint(it: Option<(&Span, Rect)>, canvas: &mut Canvas) {
         return;
     }
     let hidden = if span.hidden { " hidden" } else { "" };
-    canvas.rect(Rect { width: rect.width.max(0.1), ..rect }, 0.0, &format!("{}{hidden}", span.kind.key()));
+    canvas.rect(
+        Rect { width: rect.width.max(0.1), ..rect },
+        0.0,
+        &format!("kind {}{hidden}", span.kind.key()),
+    );
 }

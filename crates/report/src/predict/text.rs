@@ -125,7 +125,7 @@ pub(super) fn remarks(job: &Job, step: &Step) -> Vec<String> {
 
 impl OfLog {
     /// `rank0.log: EFA without GPUDirect between nodes, SHM inside a node; nodes 4, zero 3`
-    fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         let mut parts = self.paths.clone();
         let short = |it: &Saying| {
             let name = it.key.split_once('.').map_or(&*it.key, |it| it.1);
@@ -141,7 +141,7 @@ impl OfLog {
     }
 }
 
-fn duration(seconds: f64) -> String {
+pub(crate) fn duration(seconds: f64) -> String {
     match seconds {
         it if it >= 172_800.0 => format!("{:.1} days", it / 86_400.0),
         it if it >= 7200.0 => format!("{:.1} h", it / 3600.0),
@@ -151,9 +151,8 @@ fn duration(seconds: f64) -> String {
 }
 
 impl Predict {
-    /// For people.
-    pub fn text(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
-        let bold = |text: &str| if style.colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() };
+    /// The answer in a sentence.
+    pub(crate) fn headline(&self) -> String {
         let seconds = |it: f64| Seconds(it).to_string();
         let memory = &self.memory_gib;
         let head = format!(
@@ -167,11 +166,29 @@ impl Predict {
                 format!("does not fit: {} GiB of {}", shown(memory.total), shown(memory.available))
             }
         );
-        let head = match &self.measured {
+        match &self.measured {
             Some(it) => format!("{} per step measured; predicted {head}", seconds(it.step_time_s)),
             None => head,
-        };
-        for line in wrap(&head, style.width) {
+        }
+    }
+
+    /// Tokens and operations per second.
+    pub(crate) fn speed(&self) -> String {
+        format!(
+            "{} tokens/s per GPU, {} in all; {} TFLOP/s per GPU, MFU {:.0} %",
+            shown(self.tokens_per_s_per_gpu),
+            shown(self.tokens_per_s),
+            shown(self.model_tflops_per_gpu),
+            100.0 * self.mfu
+        )
+    }
+
+    /// For people.
+    pub fn text(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
+        let bold = |text: &str| if style.colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() };
+        let seconds = |it: f64| Seconds(it).to_string();
+        let memory = &self.memory_gib;
+        for line in wrap(&self.headline(), style.width) {
             writeln!(out, "{}", bold(&line))?;
         }
         writeln!(out)?;
@@ -196,16 +213,7 @@ impl Predict {
                 ),
             )?;
         }
-        line(
-            "speed",
-            &format!(
-                "{} tokens/s per GPU, {} in all; {} TFLOP/s per GPU, MFU {:.0} %",
-                shown(self.tokens_per_s_per_gpu),
-                shown(self.tokens_per_s),
-                shown(self.model_tflops_per_gpu),
-                100.0 * self.mfu
-            ),
-        )?;
+        line("speed", &self.speed())?;
         if let Some(total) = self.total_time_s {
             let cost = self.cost.map(|it| format!(", cost {it:.2}")).unwrap_or_default();
             line("run", &format!("{} in all{cost}", duration(total)))?;

@@ -1,4 +1,5 @@
-//! Replaces host names, addresses, paths and secrets in an answer, so that it can be published.
+//! Replaces host names, addresses, paths and secrets in an answer, so that it can be published ([`redact`]); and secrets alone, which no
+//! answer shows ([`mask`]).
 //!
 //! The same thing gets the same alias everywhere: `host-1`, `addr-1`, `/path-1.log`, `input-1.log`,
 //! `program-1`, `secret-1`, numbered as they appear. The answer is walked twice. Names are learned first, because a
@@ -11,19 +12,22 @@
 mod addresses;
 mod hosts;
 mod names;
+mod others;
 mod paths;
 mod programs;
 mod scan;
 mod secrets;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use names::Names;
+use names::{Names, Scope};
 use rules::EntityKind;
 
 use crate::{
-    Check, Communicator, Doctor, Edge, Entity, Environment, Evidence, Facts, Finding, FirstFailure, Input,
-    Job, NodePair, NotChecked, Outcome, Rank, Ring, Span, Stack, Test, Training, TreePlace, Verdict,
+    Check, Communicator, Doctor, Edge, Entity, Environment, Event, Evidence, Excerpt, Facts, Finding,
+    FirstFailure, Input, Job, NodePair, NotChecked, Outcome, Rank, Ring, Span, Stack, Test, Training,
+    TreePlace, Verdict,
 };
 
 /// Replaces host names, addresses, paths and secrets in every text of `doctor`.
@@ -31,20 +35,48 @@ use crate::{
 /// Loopback addresses, ports, PCI addresses, interfaces and system folders are kept: they matter for the diagnosis and do not identify
 /// anyone.
 pub fn redact(doctor: &mut Doctor) -> Redactor {
-    let mut names = Names::default();
-    walk(doctor, &mut |role, text| names.learn(role, text));
-    names.settle();
-    walk(doctor, &mut |role, text| names.replace(role, text));
-    Redactor { names }
+    Redactor::all().doctor(doctor)
 }
 
-/// The aliases of an answer, for messages on standard error.
+/// Replaces keys, tokens and passwords in every text of `doctor`.
+pub fn mask(doctor: &mut Doctor) -> Redactor {
+    Redactor::secrets().doctor(doctor)
+}
+
+/// What is replaced, and the aliases given so far.
 #[derive(Debug)]
 pub struct Redactor {
     names: Names,
 }
 
 impl Redactor {
+    /// Replaces host names, addresses, paths and secrets.
+    pub fn all() -> Self {
+        Self { names: Names::new(Scope::All) }
+    }
+
+    /// Replaces keys, tokens and passwords alone.
+    pub fn secrets() -> Self {
+        Self { names: Names::new(Scope::Secrets) }
+    }
+
+    fn doctor(mut self, doctor: &mut Doctor) -> Self {
+        self.both(|see| walk(doctor, see));
+        self
+    }
+
+    /// Walks an answer twice: names are learned first, then replaced.
+    fn both(&mut self, mut walk: impl FnMut(&mut See<'_>)) {
+        walk(&mut |role, text| self.names.learn(role, text));
+        self.names.settle();
+        walk(&mut |role, text| self.names.replace(role, text));
+    }
+
+    /// The value of a variable.
+    pub fn value(&mut self, name: &str, value: &str) -> String {
+        self.replaced(Role::Value(name), value)
+    }
+
     /// A message with aliases in it.
     pub fn text(&mut self, text: &str) -> String {
         self.replaced(Role::Text, text)
@@ -73,6 +105,8 @@ enum Role<'a> {
     File,
     /// Text from the input.
     Text,
+    /// A line of a file that is shown with its columns: the first and the last that are marked.
+    Line(&'a Cell<[u64; 2]>),
     /// The value of a variable.
     Value(&'a str),
     /// A text of plumb that may contain names from the input. Something that looks like an address or a path is an example, unless the
@@ -89,7 +123,7 @@ fn each<'a>(texts: impl IntoIterator<Item = &'a mut String>, role: Role<'_>, see
 }
 
 fn walk(it: &mut Doctor, see: &mut See<'_>) {
-    let Doctor { schema: _, verdict, outcome, findings, checks, not_checked, facts, inputs } = it;
+    let Doctor { schema: _, verdict, outcome, findings, checks, not_checked, facts, inputs, excerpts } = it;
     // Inputs come first: they are numbered as they were given.
     for Input { file, kind: _, lines: _, understood: _, blank: _, cut: _, problem } in inputs {
         see(Role::File, file);
@@ -115,6 +149,10 @@ fn walk(it: &mut Doctor, see: &mut See<'_>) {
     }
     for NotChecked { id: _, needs: _ } in not_checked {}
     walk_facts(facts, see);
+    for Excerpt { file, first: _, lines } in excerpts {
+        see(Role::File, file);
+        each(lines, Role::Text, see);
+    }
 }
 
 fn finding(it: &mut Finding, see: &mut See<'_>) {
@@ -160,11 +198,16 @@ fn finding(it: &mut Finding, see: &mut See<'_>) {
 }
 
 fn evidence(it: &mut Evidence, see: &mut See<'_>) {
-    let Evidence { file, line: _, text, span } = it;
+    let Evidence { file, line, text, span } = it;
     see(Role::File, file);
-    see(Role::Text, text);
-    if let Some(Span { column: _, end_line: _, end_column: _, label }) = span {
-        see(Role::Text, label);
+    let Some(Span { column, end_line, end_column, label }) = span else { return see(Role::Text, text) };
+    see(Role::Text, label);
+    let columns = Cell::new([*column, if end_line == line { *end_column } else { 0 }]);
+    see(Role::Line(&columns), text);
+    let [first, last] = columns.get();
+    *column = first;
+    if end_line == line {
+        *end_column = last;
     }
 }
 
@@ -180,15 +223,22 @@ fn walk_facts(it: &mut Facts, see: &mut See<'_>) {
         see(Role::Text, what);
         evidence(quote, see);
     }
-    for Rank { rank: _, host, pid: _, cuda_device: _, nvml_device: _, bus_id, complete: _ } in ranks {
+    for Rank { rank: _, host, pid: _, cuda_device: _, nvml_device: _, bus_id, complete: _, events } in ranks {
         see(Role::Host, host);
         each(bus_id, Role::Text, see);
+        for Event { what: _, time, text, file, line: _ } in events {
+            see(Role::File, file);
+            see(Role::Text, text);
+            each(time, Role::Text, see);
+        }
     }
     for it in communicators {
         communicator(it, see);
     }
-    for Environment { name, value, set_by: _, processes: _, evidence: quote } in environment {
+    for Environment { name, value, set_by: _, processes: _, ranks: _, hosts, evidence: quote } in environment
+    {
         see(Role::Value(name), value);
+        each(hosts, Role::Host, see);
         evidence(quote, see);
     }
     each(protocols.iter_mut().flatten(), Role::Text, see);
@@ -206,6 +256,7 @@ fn walk_facts(it: &mut Facts, see: &mut See<'_>) {
     }
     for Test {
         program,
+        collective: _,
         gpus: _,
         rows: _,
         largest_bytes: _,

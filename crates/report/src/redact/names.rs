@@ -11,8 +11,10 @@ use super::hosts::{
 };
 use super::paths::{PUBLIC, extension, is_common_user, is_path_limit, is_url_limit, path_end, user_in};
 use super::programs::program;
-use super::scan::{after_last, before, byte, is_label, is_name, is_word, listed, run};
-use super::secrets::{is_secret_key, is_secret_value, secret};
+use super::scan::{after_last, before, byte, is_label, is_name, is_number, is_word, listed, run};
+use super::secrets::{
+    certain, is_block_line, is_secret_key, is_secret_value, is_suspect, is_user_key, secret,
+};
 
 /// Numbers in the order of first use.
 #[derive(Debug, Default)]
@@ -49,9 +51,20 @@ pub(super) enum Kind {
     Secret,
 }
 
+/// What is replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Scope {
+    /// Everything that identifies someone, and secrets.
+    #[default]
+    All,
+    /// Secrets alone. In lines of files they keep their width, so that columns stay right.
+    Secrets,
+}
+
 /// The names found so far, and their aliases.
 #[derive(Debug, Default)]
 pub(super) struct Names {
+    pub(super) scope: Scope,
     /// Hosts by the part before the first dot, as NCCL names them.
     pub(super) hosts: BTreeSet<String>,
     /// Hosts that are also words of plumb or NCCL, such as `trainer`: replaced only in positions where only a host can be.
@@ -72,21 +85,34 @@ pub(super) struct Names {
 }
 
 impl Names {
+    pub(super) fn new(scope: Scope) -> Self {
+        Self { scope, ..Self::default() }
+    }
+
     pub(super) fn learn(&mut self, role: Role<'_>, text: &str) {
+        let all = self.scope == Scope::All;
         match role {
             Role::Advice => {}
-            Role::File => self.learn_file(text),
-            Role::Host => self.learn_host(text),
-            Role::Text => self.learn_text(text),
+            Role::File if all => self.learn_file(text),
+            Role::Host if all => self.learn_host(text),
+            Role::File | Role::Host => {}
+            Role::Text | Role::Line(_) => self.learn_text(text),
             Role::Value(name) => {
-                if is_secret_key(name) && is_secret_value(name, text, true) {
+                if self.is_secret(name, text) {
                     self.learn_secret(text);
-                } else if is_host_key(name) {
+                } else if all && is_host_key(name) {
                     self.learn_host(text.rsplit_once(':').map_or(text, |it| it.0));
                 }
                 self.learn_text(text);
             }
         }
+    }
+
+    /// Whether the value of a variable is a secret as a whole.
+    fn is_secret(&self, name: &str, value: &str) -> bool {
+        let is_key = is_secret_key(name) || (self.scope == Scope::All && is_user_key(name));
+        let replaced = value.strip_prefix("secret-").is_some_and(is_number);
+        is_key && !replaced && is_secret_value(name, value, true)
     }
 
     pub(super) fn learn_file(&mut self, name: &str) {
@@ -112,8 +138,12 @@ impl Names {
     }
 
     pub(super) fn learn_text(&mut self, text: &str) {
-        for name in hosts_in(text) {
-            self.learn_host(name);
+        if self.scope == Scope::All {
+            for name in hosts_in(text) {
+                self.learn_host(name);
+            }
+        } else if !is_suspect(text) {
+            return;
         }
         let mut at = 0;
         while at < text.len() {
@@ -169,10 +199,8 @@ impl Names {
     pub(super) fn replace(&mut self, role: Role<'_>, text: &mut String) {
         let whole = match role {
             Role::File => self.files.get(text.as_str()).cloned().map(|it| (Kind::File, it)),
-            Role::Value(name) if is_secret_key(name) && is_secret_value(name, text, true) => {
-                Some((Kind::Secret, text.clone()))
-            }
-            Role::Host | Role::Text | Role::Value(_) => {
+            Role::Value(name) if self.is_secret(name, text) => Some((Kind::Secret, text.clone())),
+            Role::Host | Role::Text | Role::Line(_) | Role::Value(_) => {
                 let label = text.split('.').next().unwrap_or_default();
                 let is_host =
                     self.hosts.contains(text.as_str()) || (role == Role::Host && self.hosts.contains(label));
@@ -188,6 +216,12 @@ impl Names {
     }
 
     pub(super) fn replaced(&mut self, role: Role<'_>, text: &str) -> String {
+        if is_block_line(text) {
+            return self.alias(Kind::Secret, text.trim());
+        }
+        if self.scope == Scope::Secrets && self.secrets.is_empty() && !is_suspect(text) {
+            return text.to_owned();
+        }
         let mut out = String::with_capacity(text.len());
         let mut at = 0;
         while let Some(next) = text.get(at..).and_then(|it| it.chars().next()) {
@@ -196,7 +230,17 @@ impl Names {
                     let alias = self.alias(hit.kind, &hit.key);
                     // A bucket has no slash before its name: `s3://path-1`.
                     let bare = hit.kind == Kind::Path && next != '/' && next != '~';
-                    out.push_str(if bare { alias.trim_start_matches('/') } else { &alias });
+                    let alias = if bare { alias.trim_start_matches('/') } else { &alias };
+                    let wide = text.get(at..hit.end).map_or(0, |it| it.chars().count());
+                    match role {
+                        Role::Line(_) if self.scope == Scope::Secrets => out.push_str(&fitted(alias, wide)),
+                        Role::Line(columns) => {
+                            let first = out.chars().count() as u64 + 1;
+                            columns.set(columns.get().map(|it| moved(it, first, wide, alias)));
+                            out.push_str(alias);
+                        }
+                        _ => out.push_str(alias),
+                    }
                     at = hit.end;
                 }
                 _ => {
@@ -225,6 +269,9 @@ impl Names {
         if first.is_ascii_whitespace() {
             return None;
         }
+        if self.scope == Scope::Secrets {
+            return self.known_secret(text, at).or_else(|| certain(text, at));
+        }
         self.known_secret(text, at)
             .or_else(|| secret(text, at))
             .or_else(|| self.url(text, at).filter(|_| role != Role::Advice))
@@ -241,8 +288,10 @@ impl Names {
 
     pub(super) fn known_secret(&self, text: &str, at: usize) -> Option<Hit> {
         let rest = text.get(at..)?;
-        let it = self.secrets.iter().find(|it| rest.starts_with(it.as_str()))?;
-        let end = at + it.len();
+        // A text that was cut off may end inside it.
+        let cut = |it: &str| rest.len() >= CUT && it.starts_with(rest);
+        let it = self.secrets.iter().find(|it| rest.starts_with(it.as_str()) || cut(it))?;
+        let end = (at + it.len()).min(text.len());
         (!is_word(before(text, at)) && !is_word(byte(text, end))).then(|| Hit {
             kind: Kind::Secret,
             key: it.clone(),
@@ -351,5 +400,26 @@ impl Names {
         let found =
             self.users.contains(name) || (!name.is_empty() && !is_common_user(name) && logs_in().is_some());
         found.then(|| Hit { kind: Kind::Secret, key: name.to_owned(), end })
+    }
+}
+
+/// The least that is left of a secret where a text is cut off.
+const CUT: usize = 6;
+
+/// An alias as wide as what it replaces: `secret-1****`.
+fn fitted(alias: &str, wide: usize) -> String {
+    match wide.checked_sub(alias.len()) {
+        Some(more) => format!("{alias}{}", "*".repeat(more)),
+        None => "*".repeat(wide),
+    }
+}
+
+/// Where a column is after something so wide that begins at `first` was replaced with an alias.
+fn moved(column: u64, first: u64, wide: usize, alias: &str) -> u64 {
+    let (wide, new) = (wide as u64, alias.chars().count() as u64);
+    match column.checked_sub(first) {
+        None => column,
+        Some(inside) if inside < wide => first + inside.min(new.saturating_sub(1)),
+        Some(beyond) => first + beyond - wide + new,
     }
 }

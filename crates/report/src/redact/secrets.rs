@@ -1,18 +1,82 @@
 //! Keys, tokens, passwords, mail addresses, account numbers.
+//!
+//! What opens a door (a key, a token, a password) is in no output: [`certain`]. Whom an answer is about (a user, a mail address, an account)
+//! is replaced with `--redact`: [`secret`].
 
 use super::names::{Hit, Kind};
-use super::paths::is_common_user;
+use super::paths::{is_common_user, is_url_limit};
 use super::scan::{after_last, before, byte, is_label, is_number, is_word, listed, run};
 
 pub(super) fn secret(text: &str, at: usize) -> Option<Hit> {
+    let personal = || {
+        let end = assigned_end(text, at, is_user_key)
+            .or_else(|| mail_end(text, at))
+            .or_else(|| account_end(text, at))?;
+        hit(text, at, end)
+    };
+    certain(text, at).or_else(personal)
+}
+
+/// A secret by its form, by the name that it is assigned to, or in the login of a URL.
+pub(super) fn certain(text: &str, at: usize) -> Option<Hit> {
     let end = token_end(text, at)
-        .or_else(|| assigned_end(text, at))
-        .or_else(|| mail_end(text, at))
-        .or_else(|| account_end(text, at))?;
+        .or_else(|| block_end(text, at))
+        .or_else(|| assigned_end(text, at, is_secret_key))
+        .or_else(|| login_end(text, at))?;
+    hit(text, at, end)
+}
+
+fn hit(text: &str, at: usize, end: usize) -> Option<Hit> {
     let key = text.get(at..end)?;
     // Aliases are kept.
-    let replaced = key.strip_prefix("secret-").is_some_and(is_number);
+    let replaced = key.strip_prefix("secret-").is_some_and(|it| is_number(it.trim_end_matches('*')))
+        || key.bytes().all(|it| it == b'*');
     (end > at && !replaced).then(|| Hit { kind: Kind::Secret, key: key.to_owned(), end })
+}
+
+/// Words without which a text holds no certain secret, in lower case.
+static WORDS: &[&str] = &[
+    "akia",
+    "aiza",
+    "asia",
+    "auth",
+    "basic",
+    "bearer",
+    "connection_string",
+    "credential",
+    "dckr_pat_",
+    "eyj",
+    "gh",
+    "glpat-",
+    "gsk_",
+    "hf_",
+    "key",
+    "npm_",
+    "nvapi-",
+    "pass",
+    "pypi-",
+    "secret",
+    "signature",
+    "sk-",
+    "token",
+    "wandb",
+    "xox",
+    "-----begin",
+    "://",
+];
+
+/// Whether a text may hold a certain secret: most texts have no such word and are not looked at closely.
+pub(super) fn is_suspect(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let begins = |rest: &[u8]| {
+        let first = rest.first().map_or(0, u8::to_ascii_lowercase);
+        WORDS.iter().any(|word| {
+            let word = word.as_bytes();
+            word.first() == Some(&first)
+                && rest.get(..word.len()).is_some_and(|it| it.eq_ignore_ascii_case(word))
+        })
+    };
+    (0..bytes.len()).any(|at| bytes.get(at..).is_some_and(begins))
 }
 
 /// Prefixes of secrets, and the minimum length after them.
@@ -29,7 +93,14 @@ pub(super) static FORMS: &[(&str, usize)] = &[
     ("glpat-", 10),
     ("nvapi-", 10),
     ("sk-", 12),
+    ("xoxa-", 10),
     ("xoxb-", 10),
+    ("xoxp-", 10),
+    ("AIza", 30),
+    ("dckr_pat_", 10),
+    ("gsk_", 20),
+    ("npm_", 20),
+    ("pypi-", 20),
 ];
 
 /// Secrets with a known format.
@@ -87,13 +158,50 @@ pub(super) fn bearer_end(text: &str, at: usize) -> Option<usize> {
     (token.len() >= 6 && !plain_word).then_some(at + token.len())
 }
 
-/// The value of `password=...`, `"token": "..."`, `--api-key ...`.
-pub(super) fn assigned_end(text: &str, at: usize) -> Option<usize> {
+/// `-----BEGIN PRIVATE KEY-----` and what follows it, up to the end of the block or of the text.
+fn block_end(text: &str, at: usize) -> Option<usize> {
+    const END: &str = "-----END";
+    let rest = text.get(at..)?.strip_prefix("-----BEGIN ")?;
+    let end = rest.find(END).and_then(|from| {
+        let after = from + END.len();
+        Some(after + rest.get(after..)?.find("-----")? + 5)
+    });
+    Some(end.map_or(text.len(), |it| text.len() - rest.len() + it))
+}
+
+/// Whether a line is one of those between `-----BEGIN` and `-----END`: as long as such lines are, of all letters and digits.
+pub(super) fn is_block_line(line: &str) -> bool {
+    let line = line.trim();
+    let has = |is: fn(&u8) -> bool| line.bytes().any(|it| is(&it));
+    matches!(line.len(), 64 | 70 | 76)
+        && line.bytes().all(|it| it.is_ascii_alphanumeric() || b"+/=".contains(&it))
+        && has(u8::is_ascii_uppercase)
+        && has(u8::is_ascii_lowercase)
+        && has(u8::is_ascii_digit)
+}
+
+/// `user:password` of `https://user:password@host/`.
+fn login_end(text: &str, at: usize) -> Option<usize> {
+    text.get(..at)?.strip_suffix("://")?;
+    let rest = text.get(at..)?;
+    let end = rest.find(|it: char| it == '/' || it == '?' || it == '#' || is_url_limit(it));
+    let (login, _) = rest.get(..end.unwrap_or(rest.len()))?.rsplit_once('@')?;
+    let (_, password) = login.split_once(':')?;
+    (!password.is_empty() && !password.starts_with(['$', '<', '*'])).then_some(at + login.len())
+}
+
+/// The value of `password=...`, `"token": "..."`, `--api-key ...`, `{name: HF_TOKEN, value: ...}`.
+fn assigned_end(text: &str, at: usize, is_key: impl Fn(&str) -> bool) -> Option<usize> {
     if !matches!(before(text, at)?, b'=' | b':' | b' ' | b'"' | b'\'') {
         return None;
     }
-    let (key, sure, quote) = key_before(text.get(..at)?)?;
-    if !is_secret_key(key) {
+    let left = text.get(..at)?;
+    let (key, sure, quote) = key_before(left)?;
+    let (key, sure) = match named_before(left, key) {
+        Some(name) => (name, true),
+        None => (key, sure || is_config_key(left, key)),
+    };
+    if !is_key(key) {
         return None;
     }
     let rest = text.get(at..)?;
@@ -102,7 +210,19 @@ pub(super) fn assigned_end(text: &str, at: usize) -> Option<usize> {
         None => it.is_whitespace() || "\"'`,;&(){}[]<>|".contains(it),
     };
     let value = rest.get(..rest.find(limit).unwrap_or(rest.len()))?;
-    is_secret_value(key, value, sure || quote.is_some()).then_some(at + value.len())
+    // `password: swordfish` in a sentence, unless the word says how it is.
+    let said = is_password(key) && !listed(STATES, &value.to_ascii_lowercase());
+    is_secret_value(key, value, sure || said || quote.is_some()).then_some(at + value.len())
+}
+
+/// What messages say about a password instead of naming it.
+static STATES: &str = "a an empty expected expired has incorrect invalid is missing must no not required the unknown unset was wrong";
+
+fn is_password(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    ["password", "passwd", "passphrase", "api_key", "apikey", "access_key", "secret_key"]
+        .iter()
+        .any(|it| key.ends_with(it))
 }
 
 /// The key whose value begins after `before`, whether it is surely an assignment, and the quote that opens the value.
@@ -115,9 +235,10 @@ pub(super) fn key_before(before: &str) -> Option<(&str, bool, Option<char>)> {
     } else if let Some(left) = spaced.strip_suffix(':') {
         (left, false)
     } else if spaced.len() < left.len() {
-        // `--token VALUE`
-        let flag = spaced.rsplit(' ').next()?;
-        return flag.strip_prefix("--").map(|it| (it, true, quote));
+        // `--token VALUE`, and `ENV HF_TOKEN VALUE` of a Dockerfile.
+        let (rest, word) = spaced.rsplit_once(' ').unwrap_or(("", spaced));
+        let env = || Some(word).filter(|_| rest.trim() == "ENV");
+        return word.strip_prefix("--").or_else(env).map(|it| (it, true, quote));
     } else {
         return None;
     };
@@ -126,14 +247,35 @@ pub(super) fn key_before(before: &str) -> Option<(&str, bool, Option<char>)> {
     (!key.is_empty()).then_some((key, sure, quote))
 }
 
+/// The name of a variable whose value is the one of the key `value`: `name: HF_TOKEN, value: `.
+fn named_before<'a>(left: &'a str, key: &str) -> Option<&'a str> {
+    if !key.eq_ignore_ascii_case("value") {
+        return None;
+    }
+    left.rmatch_indices("name").find_map(|(at, word)| {
+        let rest = left.get(at + word.len()..)?.trim_start_matches(['"', '\'']).trim_start();
+        let rest = rest.strip_prefix(':')?.trim_start().trim_start_matches(['"', '\'']);
+        rest.get(..run(rest, 0, is_label)).filter(|it| !it.is_empty())
+    })
+}
+
+/// Whether a key before a colon is one of a configuration, not a word of a sentence: `HF_TOKEN: `, or the first on its line.
+fn is_config_key(left: &str, key: &str) -> bool {
+    let has = |is: fn(&u8) -> bool| key.bytes().any(|it| is(&it));
+    let constant = key.contains('_') && !has(u8::is_ascii_lowercase);
+    let first = || {
+        let line = left.rsplit('\n').next().unwrap_or(left);
+        line.trim_start_matches([' ', '\t', '-', '{', '"', '\'']).starts_with(key)
+    };
+    constant || (!has(u8::is_ascii_uppercase) && first())
+}
+
 pub(super) fn is_secret_key(key: &str) -> bool {
     // Tokens of a language model are not secrets.
     static MODEL: &str = "added bos cls eos image mask max next num pad per sep special stop unk";
     static ENDINGS: &str = "password passwd passphrase secret token api_key apikey access_key accesskey access_key_id \
-        secret_key private_key auth_key credential credentials";
-    if is_user_key(key) {
-        return true;
-    }
+        secret_key private_key auth_key encryption_key signing_key ssh_key storage_key account_key license_key _pass \
+        auth_config connection_string amz_signature credential credentials";
     let key = key.trim_start_matches('-').to_ascii_lowercase().replace('-', "_");
     match key.strip_suffix("_token") {
         Some(kind) => !listed(MODEL, kind.rsplit('_').next().unwrap_or_default()),

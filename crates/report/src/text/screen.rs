@@ -44,6 +44,56 @@ const LATER: [Form; 5] = [
     Form { message: false, lines: 0, rows: 0, why: 0 },
 ];
 
+/// How the answer begins.
+pub(crate) struct Opening {
+    /// `failed`, `warning`, `ok`.
+    pub(crate) word: String,
+    /// What ended the job or slows it down, or what the job is.
+    pub(crate) sentence: String,
+    /// What the job is, and how far the answer reaches.
+    pub(crate) below: Vec<String>,
+}
+
+impl Doctor {
+    pub(crate) fn opening(&self) -> Opening {
+        let verdict = &self.verdict;
+        let word = match (verdict.level, self.outcome.state.as_str()) {
+            (Level::Error, state @ ("failed" | "hung")) => state,
+            (level, _) => level.name(),
+        };
+        // What ended the job comes before what slows it down.
+        let error = self.findings.iter().find(|it| it.severity == Severity::Error);
+        let first = error.or_else(|| self.findings.first().filter(|it| it.severity > Severity::Info));
+        let sentence = match first {
+            // That something was printed is a fact, whatever its cause is.
+            Some(it)
+                if it.confidence == Confidence::Possible
+                    && it.role == Role::Cause
+                    && it.id != "nccl-message" =>
+            {
+                format!("possibly {}", it.message)
+            }
+            Some(it) => it.message.clone(),
+            None if self.inputs.iter().all(|it| it.lines == 0) => "nothing could be read".to_owned(),
+            None => verdict.job.clone(),
+        };
+        let facts = &self.facts;
+        let known = facts.job.ranks.is_some()
+            || !facts.job.networks.is_empty()
+            || !facts.job.inside.is_empty()
+            || facts.stack.nccl.is_some();
+        let mut below = Vec::new();
+        if first.is_some() && known {
+            below.push(verdict.job.clone());
+        }
+        // The first word has it already.
+        if word == verdict.level.name() || facts.job.ranks_seen > 0 {
+            below.push(verdict.reach.clone());
+        }
+        Opening { word: word.to_owned(), sentence, below }
+    }
+}
+
 impl Page {
     pub(super) fn screen(&self, doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
         let opening = self.opening(doctor);
@@ -87,47 +137,18 @@ impl Page {
 
     /// How the job ended and why, what it is, and how far the answer reaches.
     pub(super) fn opening(&self, doctor: &Doctor) -> Vec<String> {
-        let verdict = &doctor.verdict;
-        let word = match (verdict.level, doctor.outcome.state.as_str()) {
-            (Level::Error, state @ ("failed" | "hung")) => state,
-            (level, _) => level.name(),
-        };
-        // What ended the job comes before what slows it down.
-        let error = doctor.findings.iter().find(|it| it.severity == Severity::Error);
-        let first = error.or_else(|| doctor.findings.first().filter(|it| it.severity > Severity::Info));
-        let sentence = match first {
-            // That something was printed is a fact, whatever its cause is.
-            Some(it)
-                if it.confidence == Confidence::Possible
-                    && it.role == Role::Cause
-                    && it.id != "nccl-message" =>
-            {
-                format!("possibly {}", it.message)
-            }
-            Some(it) => it.message.clone(),
-            None if doctor.inputs.iter().all(|it| it.lines == 0) => "nothing could be read".to_owned(),
-            None => verdict.job.clone(),
-        };
+        let Opening { word, sentence, below } = doctor.opening();
         let bold = |it: &str| self.style.paint(it, Ansi::new().bold());
-        let painted = self.style.paint(word, Self::by_level(verdict.level));
+        let painted = self.style.paint(&word, Self::by_level(doctor.verdict.level));
         let mut lines: Vec<String> = Vec::new();
         for line in wrap(&format!("{word}: {sentence}"), self.style.width) {
-            lines.push(match line.strip_prefix(word).filter(|_| lines.is_empty()) {
+            lines.push(match line.strip_prefix(&*word).filter(|_| lines.is_empty()) {
                 Some(rest) => format!("{painted}{}", bold(rest)),
                 None => bold(&line),
             });
         }
-        let facts = &doctor.facts;
-        let known = facts.job.ranks.is_some()
-            || !facts.job.networks.is_empty()
-            || !facts.job.inside.is_empty()
-            || facts.stack.nccl.is_some();
-        if first.is_some() && known {
-            lines.extend(wrap(&verdict.job, self.style.width));
-        }
-        // The first word has it already.
-        if word == verdict.level.name() || facts.job.ranks_seen > 0 {
-            lines.extend(wrap(&verdict.reach, self.style.width));
+        for it in &below {
+            lines.extend(wrap(it, self.style.width));
         }
         if let Some(failure) = &doctor.facts.first_failure {
             lines.extend(self.first_failure(failure));

@@ -154,11 +154,12 @@ impl Topo {
     }
 }
 
-fn overlay(channel: &Channel) -> TopoOverlay {
+pub(super) fn overlay(channel: &Channel) -> TopoOverlay {
     TopoOverlay {
         name: format!("{} {}", channel.shape.name(), channel.number),
         nodes: channel.nodes,
         edges: channel.connections.iter().map(edge).collect(),
+        changed: Vec::new(),
     }
 }
 
@@ -169,6 +170,7 @@ fn edge(it: &Connection) -> TopoEdge {
         to: (it.to.node, it.to.local_rank),
         family: it.transport.as_ref().map_or(unknown, TopoFamily::from),
         nic: it.nic.clone(),
+        to_nic: None,
     }
 }
 

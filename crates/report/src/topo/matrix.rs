@@ -91,19 +91,19 @@ pub(super) fn matrix(topo: &Topo, room: usize) -> Vec<Vec<Piece>> {
 }
 
 /// `GPU10` after `GPU9`.
-pub(super) fn by_number(name: &str) -> (&str, u64) {
+pub(crate) fn by_number(name: &str) -> (&str, u64) {
     let bare = name.trim_end_matches(|it: char| it.is_ascii_digit());
     (bare, name.get(bare.len()..).and_then(|it| it.parse().ok()).unwrap_or(0))
 }
 
 /// A path type in the matrix, and what it means.
-pub(super) struct Meaning {
-    pub(super) kind: PathType,
-    pub(super) text: String,
+pub(crate) struct Meaning {
+    pub(crate) kind: PathType,
+    pub(crate) text: String,
 }
 
 /// The names in the matrix, best first.
-pub(super) fn meanings(topo: &Topo) -> Vec<Meaning> {
+pub(crate) fn meanings(topo: &Topo) -> Vec<Meaning> {
     let mut kinds: BTreeMap<usize, Vec<&TopoPath>> = BTreeMap::new();
     for path in topo.paths.iter().filter(|it| it.from != it.to) {
         kinds.entry(place(path.kind)).or_default().push(path);

@@ -1,13 +1,14 @@
 //! `plumb topo`: a machine in text, JSON and SVG.
 
 mod assemble;
+pub mod channels;
 mod drawing;
 mod json;
-mod matrix;
+pub(crate) mod matrix;
 mod model;
 pub(crate) mod svg;
-mod text;
-mod tree;
+pub(crate) mod text;
+pub(crate) mod tree;
 pub(crate) mod words;
 
 pub use assemble::TopoParts;

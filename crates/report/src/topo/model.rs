@@ -264,6 +264,9 @@ pub struct TopoOverlay {
     pub nodes: u32,
     /// Connections in order: from machine and GPU to machine and GPU.
     pub edges: Vec<TopoEdge>,
+    /// Those of them that a setting adds or takes away.
+    #[serde(skip)]
+    pub changed: Vec<TopoEdge>,
 }
 
 /// A connection of a ring or tree.
@@ -277,6 +280,9 @@ pub struct TopoEdge {
     pub family: TopoFamily,
     /// The NIC it leaves by, by its name in the drawing.
     pub nic: Option<String>,
+    /// The NIC it arrives by, where both are known; otherwise each GPU uses its nearest.
+    #[serde(skip)]
+    pub to_nic: Option<String>,
 }
 
 /// The kind of transport of a connection, from near to far.
@@ -296,7 +302,7 @@ pub enum TopoFamily {
 
 impl TopoFamily {
     /// As in JSON.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::P2p => "P2P",
             Self::Shm => "SHM",

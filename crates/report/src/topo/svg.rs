@@ -10,9 +10,10 @@ mod routes;
 
 use std::io::{self, Write};
 
-use super::Topo;
+use super::{Topo, TopoOverlay};
+use crate::markup::escaped;
 use crate::text::{clean, counted, wrap};
-use canvas::{Canvas, Point, Rect, escaped, short};
+use canvas::{Canvas, Picture, Point, Rect};
 use layout::{Plan, float};
 use routes::{Ground, Routes};
 
@@ -31,26 +32,56 @@ const BETWEEN: f64 = 36.0;
 
 const STYLE: &str = include_str!("svg/style.css");
 
+/// Where a picture is shown.
+#[derive(Debug, Clone, Copy)]
+struct Frame {
+    /// Machines that are drawn; the number of the others is shown.
+    machines: u32,
+    /// The widest row of machines.
+    widest: f64,
+    /// On a page the machine stands in its heading, and devices can have the focus.
+    on_page: bool,
+}
+
 /// Writes the picture.
 pub fn svg(topo: &Topo, out: &mut impl Write) -> io::Result<()> {
+    let frame = Frame { machines: MACHINES, widest: WIDEST, on_page: false };
+    draw(topo, topo.overlay.as_slice(), frame).document(out)
+}
+
+/// Machines that are drawn on a page.
+pub(crate) const ON_PAGE: u32 = 2;
+
+/// The picture for a page. Rings and trees lie on top of each other, of which the script shows one, at first the first.
+pub(crate) fn picture(topo: &Topo, overlays: &[TopoOverlay]) -> Picture {
+    let frame = Frame { machines: ON_PAGE, widest: 1200.0, on_page: true };
+    draw(topo, overlays, frame)
+}
+
+fn draw(topo: &Topo, overlays: &[TopoOverlay], frame: Frame) -> Picture {
     let gpus = super::tree::gpus(topo).len();
-    let overlay = topo.overlay.as_ref();
-    let drawn = overlay.map_or(1, |it| it.nodes.clamp(1, MACHINES));
-    let routes = Routes::new(overlay, gpus, drawn);
-    let plan = Plan::new(topo, routes.aisle());
-    let inside = routes.below(&plan);
-    let grid = Grid::new(topo, &plan, &routes, drawn, inside);
+    let nodes = overlays.iter().map(|it| it.nodes).max().unwrap_or(1).max(1);
+    let drawn = nodes.min(frame.machines);
+    let mut routes: Vec<Routes<'_>> = overlays.iter().map(|it| Routes::new(Some(it), gpus, drawn)).collect();
+    if routes.is_empty() {
+        routes.push(Routes::new(None, gpus, drawn));
+    }
+    let most = |of: &dyn Fn(&Routes<'_>) -> f64| routes.iter().map(of).fold(0.0, f64::max);
+    let plan = Plan::new(topo, most(&|it| it.aisle()));
+    let inside = most(&|it| it.below(&plan));
+    let grid = Grid::new(topo, &plan, &routes, (drawn, frame.widest), inside);
 
     let width = grid.width.max(NARROWEST);
-    let mut canvas = Canvas::default();
-    let top = title(topo, width, &mut canvas) + 20.0;
+    let mut canvas = Canvas { interactive: frame.on_page, ..Canvas::default() };
+    routes::tips(&mut canvas);
+    let top = if frame.on_page { 8.0 } else { title(topo, width, &mut canvas) + 20.0 };
     let at = |it: &Point| (it.0 + MARGIN, it.1 + top);
     let machines: Vec<Point> = grid.machines.iter().map(at).collect();
     let network = grid.network.moved((MARGIN, top));
 
     if network.height > 0.0 {
         canvas.rect(network, 10.0, "network");
-        let more = match overlay.map_or(0, |it| it.nodes.saturating_sub(drawn)) {
+        let more = match nodes - drawn {
             0 => String::new(),
             it => format!(", and {}", counted(it as usize, "more machine")),
         };
@@ -67,28 +98,29 @@ pub fn svg(topo: &Topo, out: &mut impl Write) -> io::Result<()> {
     if plan.frames.is_empty() {
         canvas.words((MARGIN, top + 16.0), "soft", "Its devices are not known.");
     }
-    routes.draw(topo, &Ground { plan: &plan, machines: &machines, network }, &mut canvas);
     let bottom = top + grid.height.max(24.0);
-    let end = legend::draw(topo, &plan, &routes, (MARGIN, bottom + 28.0), width, &mut canvas);
-
-    let (width, height) = (short(width + 2.0 * MARGIN), short(end + MARGIN));
+    let right = MARGIN + width;
+    let legend = legend::of_machine(topo, &plan, (MARGIN, bottom + 28.0), right, &mut canvas).1;
+    let mut end = legend;
+    let ground = Ground { plan: &plan, machines: &machines, network };
+    for (number, (overlay, routes)) in overlays.iter().zip(&routes).enumerate() {
+        let name = clean(&overlay.name);
+        let layers = frame.on_page;
+        if layers {
+            let off = if number == 0 { "" } else { " off" };
+            canvas.text.push_str(&format!(
+                "<g class=\"layer{off}\" data-layer=\"{number}\" role=\"group\" aria-label=\"{}\">\n",
+                escaped(&name)
+            ));
+        }
+        routes.draw(topo, &ground, &mut canvas);
+        end = legend::of_routes((routes, &name), (MARGIN, legend), right, &mut canvas).max(end);
+        if layers {
+            canvas.text.push_str("</g>\n");
+        }
+    }
     let name = topo.name.as_deref().map_or_else(|| topo.summary.clone(), clean);
-    writeln!(
-        out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
-         role=\"img\" aria-labelledby=\"title about\" style=\"max-width:100%;height:auto\">"
-    )?;
-    writeln!(out, "<title id=\"title\">{}</title>", escaped(&name))?;
-    writeln!(out, "<desc id=\"about\">{}</desc>", escaped(&description(topo)))?;
-    write!(out, "<style>\n{STYLE}</style>\n")?;
-    writeln!(
-        out,
-        "<defs><marker id=\"tip\" viewBox=\"0 0 10 10\" refX=\"8\" refY=\"5\" markerWidth=\"4.4\" \
-         markerHeight=\"4.4\" orient=\"auto\"><path class=\"tip\" d=\"M0 0L10 5L0 10z\"/></marker></defs>"
-    )?;
-    writeln!(out, "<rect class=\"paper\" width=\"{width}\" height=\"{height}\"/>")?;
-    out.write_all(canvas.text.as_bytes())?;
-    writeln!(out, "</svg>")
+    canvas.picture([width + 2.0 * MARGIN, end + MARGIN], [&name, &description(topo, overlays)], STYLE)
 }
 
 /// Name, summary and source. The height it takes.
@@ -116,11 +148,15 @@ fn title(topo: &Topo, width: f64, canvas: &mut Canvas) -> f64 {
 }
 
 /// The description of the picture for screen readers.
-fn description(topo: &Topo) -> String {
+fn description(topo: &Topo, overlays: &[TopoOverlay]) -> String {
     let mut text = clean(&topo.summary);
-    if let Some(overlay) = &topo.overlay {
-        let edges = counted(overlay.edges.len(), "connection");
-        text.push_str(&format!(". {} with {edges} on top", clean(&overlay.name)));
+    match overlays {
+        [] => {}
+        [overlay] => {
+            let edges = counted(overlay.edges.len(), "connection");
+            text.push_str(&format!(". {} with {edges} on top", clean(&overlay.name)));
+        }
+        many => text.push_str(&format!(". {} rings and trees, one of them on top", many.len())),
     }
     topo.notes.iter().for_each(|it| text.push_str(&format!(". {}", clean(it).trim_end_matches('.'))));
     text.push('.');
@@ -136,25 +172,33 @@ struct Grid {
 }
 
 impl Grid {
-    fn new(topo: &Topo, plan: &Plan, routes: &Routes<'_>, drawn: u32, inside: f64) -> Self {
+    fn new(
+        topo: &Topo,
+        plan: &Plan,
+        routes: &[Routes<'_>],
+        (drawn, widest): (u32, f64),
+        inside: f64,
+    ) -> Self {
         let count = drawn as usize;
         let name = if drawn > 1 { NAME } else { 0.0 };
         let high = name + plan.height + machine::below(topo, plan, inside);
+        let side_of = |rows: usize| routes.iter().map(|it| it.side(rows)).fold(0.0, f64::max);
         let in_a_row = |it: usize, side: f64| float(it) * (plan.width + 2.0 * side) + float(it - 1) * BETWEEN;
-        let most = (1..=count).rev().find(|it| in_a_row(*it, routes.side(1)) <= WIDEST).unwrap_or(1);
+        let most = (1..=count).rev().find(|it| in_a_row(*it, side_of(1)) <= widest).unwrap_or(1);
         let rows = count.div_ceil(most);
         let columns = count.div_ceil(rows);
-        let side = routes.side(rows);
+        let side = side_of(rows);
         let wide = plan.width + 2.0 * side;
         let width = in_a_row(columns, side);
         // The network is above one row, and in the middle of several.
         let before = if rows == 1 { 0 } else { rows.div_ceil(2) };
         let mut y = 0.0;
+        let high_of_network = routes.iter().map(Routes::network).fold(0.0, f64::max);
         let mut network = Rect::default();
         let mut machines = Vec::new();
         for row in 0..=rows {
             if row == before {
-                network = Rect { x: 0.0, y, width, height: routes.network() };
+                network = Rect { x: 0.0, y, width, height: high_of_network };
                 y += if network.height > 0.0 { network.height + 20.0 } else { 0.0 };
             }
             if row < rows {

@@ -373,7 +373,7 @@ impl Page {
 }
 
 /// `all 8 GPUs connected by NVSwitch, 18 links each; NCCL assumes 371 GB/s one way`, or the pairs.
-fn nvlink(topo: &Topo) -> Option<String> {
+pub(crate) fn nvlink(topo: &Topo) -> Option<String> {
     let gpus = tree::gpus(topo).len();
     if let Some(it) = &topo.nvswitch {
         let speed =
@@ -399,7 +399,7 @@ fn nvlink(topo: &Topo) -> Option<String> {
 }
 
 /// The most common value, and the exceptions.
-fn pcie(topo: &Topo) -> Option<String> {
+pub(crate) fn pcie(topo: &Topo) -> Option<String> {
     let mut kinds: BTreeMap<(usize, &str), BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
     for it in topo.sockets.iter().flat_map(tree::items) {
         let kind = match it.node {
@@ -425,7 +425,7 @@ fn pcie(topo: &Topo) -> Option<String> {
 }
 
 /// `4 x 100 Gbps EFA with GPUDirect`.
-fn networks(topo: &Topo) -> Option<String> {
+pub(crate) fn networks(topo: &Topo) -> Option<String> {
     let mut kinds: Vec<(String, u64)> = Vec::new();
     let devices = tree::devices(topo);
     for node in &devices {

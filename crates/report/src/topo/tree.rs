@@ -54,13 +54,13 @@ pub(super) fn link(node: &TopoNode) -> Option<&str> {
 }
 
 /// Names of the GPUs, in the order of the drawing.
-pub(super) fn gpus(topo: &Topo) -> Vec<&str> {
+pub(crate) fn gpus(topo: &Topo) -> Vec<&str> {
     let all = devices(topo).into_iter();
     all.filter(|it| matches!(it, TopoNode::Gpu { .. })).filter_map(name).collect()
 }
 
 /// Names of the NICs, in the order of the drawing.
-pub(super) fn nics(topo: &Topo) -> Vec<&str> {
+pub(crate) fn nics(topo: &Topo) -> Vec<&str> {
     let all = devices(topo).into_iter();
     all.filter(|it| matches!(it, TopoNode::Nic { .. })).filter_map(name).collect()
 }

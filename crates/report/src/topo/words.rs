@@ -18,12 +18,12 @@ pub(crate) fn number(value: f64) -> String {
 }
 
 /// `450 GB/s`.
-pub(super) fn bandwidth(value: f64) -> String {
+pub(crate) fn bandwidth(value: f64) -> String {
     format!("{} GB/s", number(value))
 }
 
 /// `85 us`, `1.2 ms`.
-pub(super) fn time(microseconds: f64) -> String {
+pub(crate) fn time(microseconds: f64) -> String {
     match microseconds {
         it if it < 1000.0 => format!("{} us", number(it)),
         it if it < 1e6 => format!("{} ms", number(it / 1e3)),
@@ -32,7 +32,7 @@ pub(super) fn time(microseconds: f64) -> String {
 }
 
 /// Which ranks a transport joins.
-pub(super) fn between(it: Between) -> &'static str {
+pub(crate) fn between(it: Between) -> &'static str {
     match it {
         Between::InsidePod => "inside a pod",
         Between::Pods => "between pods of a machine",
@@ -41,7 +41,7 @@ pub(super) fn between(it: Between) -> &'static str {
 }
 
 /// `GPU0-3, GPU6`: three or more in a row are joined.
-pub(super) fn names(list: &[&str]) -> String {
+pub(crate) fn names(list: &[&str]) -> String {
     let mut parts: Vec<String> = Vec::new();
     let mut rest = list;
     while let Some((first, _)) = rest.split_first() {
@@ -67,7 +67,7 @@ pub(super) fn some_names(list: &[&str], most: usize) -> String {
 }
 
 /// `shared by 2 GPUs`; nothing for one.
-pub(super) fn shared(gpus: u32) -> Option<String> {
+pub(crate) fn shared(gpus: u32) -> Option<String> {
     (gpus > 1).then(|| format!("shared by {}", counted(gpus as usize, "GPU")))
 }
 

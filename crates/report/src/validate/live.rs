@@ -1,9 +1,9 @@
 //! A validation of real machines: the verdict of each stage, who is not fit and why, and what to do next.
 
 use ::validate::live::{Engine, Launch as Launched, Run};
-use ::validate::{Class, Culprit, Step, Verdict};
+use ::validate::{Class, Culprit, Step, Usual, Validation, Verdict};
 
-use super::simulated::{accused, headline, launch, open};
+use super::simulated::{accused, headline, launch, named_out, open};
 use super::{Accused, Launch, Matrix, Next, Stage, Validate, bandwidth, list, word};
 
 /// A clock this far off is worth a word: lines of two logs can no longer be put in order.
@@ -29,6 +29,8 @@ pub struct Unfit {
 pub struct Beside {
     /// What `plumb node` and its comparison say.
     pub nodes: Vec<Unfit>,
+    /// What the measurements leave out, in a sentence: GPUs that are there and could not be used.
+    pub unmeasured: Option<String>,
     /// Why it ended before there was a verdict: `interrupted`.
     pub ended: Option<String>,
     /// The results folder.
@@ -68,11 +70,16 @@ impl Validate {
             let samples = validation.search().samples();
             let reference = validation.search().judgement().reference.filter(|_| !samples.is_empty());
             matrix = reference.map(|it| Matrix::of(fleet, samples, &it, "pairs".to_owned()));
+            not_known.extend(unexplained_loss(validation));
             if let (true, Some(left)) = (verdict != Verdict::Inconclusive, unmeasured_links(run)) {
                 not_known.push(left);
             }
         } else if !blocked.is_empty() && blocked.len() == plan.hosts.len() {
             verdict = Verdict::NoGo;
+        }
+        if let Some(what) = &beside.unmeasured {
+            not_known.insert(0, what.clone());
+            verdict = if verdict == Verdict::Go { Verdict::Inconclusive } else { verdict };
         }
         if let Some(why) = &beside.ended {
             not_known.insert(0, format!("what would have been measured next: {why}"));
@@ -83,7 +90,7 @@ impl Validate {
             );
         }
         let launches: Vec<Launch> = run.launches().iter().map(|it| launched(run, it)).collect();
-        let text = sentence(run, verdict, &findings, &blocked);
+        let text = sentence(run, verdict, &findings, &blocked, beside);
         Self {
             schema: "plumb.validate/1",
             verdict: word(verdict),
@@ -151,6 +158,7 @@ fn unfit(it: &Unfit) -> Accused {
         of: 0,
         failed: 0,
         chance: 0.0,
+        loss: None,
         tests: Vec::new(),
         text: it.text.clone(),
         remark: None,
@@ -204,6 +212,15 @@ fn clocks(run: &Run) -> Vec<String> {
     off.collect()
 }
 
+/// Losses of all together that no pair shows.
+fn unexplained_loss(validation: &Validation) -> Option<String> {
+    let found = validation.findings().iter().any(|it| it.loss.is_some());
+    (validation.loses_together() && !found && validation.next().is_none()).then(|| {
+        "where packets are lost: with all machines together some is sent again, and no pair of machines loses packets by itself"
+            .to_owned()
+    })
+}
+
 /// What the rounds left out.
 fn unmeasured_links(run: &Run) -> Option<String> {
     let validation = run.validation()?;
@@ -243,7 +260,13 @@ fn time(seconds: u64) -> String {
     }
 }
 
-fn sentence(run: &Run, verdict: Verdict, findings: &[Accused], blocked: &[&Unfit]) -> String {
+fn sentence(
+    run: &Run,
+    verdict: Verdict,
+    findings: &[Accused],
+    blocked: &[&Unfit],
+    beside: &Beside,
+) -> String {
     let Some(validation) = run.validation() else {
         return if blocked.len() == run.plan().hosts.len() && !blocked.is_empty() {
             format!("NO-GO: none of {} machines can be used", blocked.len())
@@ -264,13 +287,18 @@ fn sentence(run: &Run, verdict: Verdict, findings: &[Accused], blocked: &[&Unfit
                 validation.without().rate().or(validation.all().rate().filter(|_| measured == Verdict::Go));
             let proof =
                 best.map(|it| format!("; the others reach {} together", bandwidth(it))).unwrap_or_default();
-            format!("NO-GO: take out or repair {}{proof}", list(&out, 8))
+            format!("NO-GO: take out or repair {}{proof}", list(&named_out(&out, findings), 8))
         }
         Verdict::Inconclusive if run.next().is_some() => {
             let named: Vec<String> = findings.iter().flat_map(|it| it.hosts.clone()).collect();
             let so_far =
                 if named.is_empty() { String::new() } else { format!("; so far: {}", list(&named, 8)) };
             format!("INCONCLUSIVE: it ended before there was a verdict{so_far}")
+        }
+        Verdict::Inconclusive if measured == Verdict::Go && beside.unmeasured.is_some() => {
+            let rate =
+                validation.all().rate().map(|it| format!(": over TCP the machines reach {}", bandwidth(it)));
+            format!("INCONCLUSIVE: the GPUs were not measured{}", rate.unwrap_or_default())
         }
         Verdict::Inconclusive
             if findings.is_empty() && fleet.len() == 2 && validation.all().rate().is_some() =>
@@ -333,7 +361,7 @@ fn node(run: &Run, unfit: &[Unfit]) -> Stage {
             1,
             "node",
             "failed",
-            format!("{probed} machines looked at: {} not as the others", list(&bad, 4)),
+            format!("{probed} machines looked at: {} not as they should be", list(&bad, 4)),
         )
     }
 }
@@ -388,8 +416,11 @@ fn pairs(run: &Run, own: &[&Launched]) -> Stage {
         () if !validation.open().is_empty() => "open",
         () => "ok",
     };
+    let shares = || samples.iter().filter_map(|it| it.resent).map(|[one, other]| one.max(other));
+    let lossy = Usual::of(shares()).map_or(0, |usual| shares().filter(|it| usual.is_lossy(*it)).count());
+    let lossy = if lossy == 0 { String::new() } else { format!(", {lossy} with lost packets") };
     let text = format!(
-        "{} pairs in {rounds} {}{normal}; {slow} slow",
+        "{} pairs in {rounds} {}{normal}; {slow} slow{lossy}",
         samples.len(),
         if rounds == 1 { "round" } else { "rounds" }
     );

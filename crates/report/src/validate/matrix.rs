@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ::validate::{Fleet, Host, Reference, Sample};
+use ::validate::{Fleet, Host, Reference, Sample, Usual};
 use serde::Serialize;
 
 /// Pairs of machines, as parts of what is normal.
@@ -26,24 +26,46 @@ pub struct Cell {
     pub share: Option<f64>,
     /// Whether it counts as slow.
     pub slow: bool,
+    /// The share of segments that the worse of the two sends again, on average; null where that is not known.
+    pub resent: Option<f64>,
+    /// Whether that counts as a loss.
+    pub lossy: bool,
+}
+
+/// Sums over the measurements of a pair.
+#[derive(Default)]
+struct Sums {
+    rate: f64,
+    rates: u32,
+    resent: f64,
+    losses: u32,
 }
 
 impl Matrix {
     pub(super) fn of(fleet: &Fleet, samples: &[Sample], reference: &Reference, test: String) -> Self {
-        let mut cells: BTreeMap<[Host; 2], (f64, u32)> = BTreeMap::new();
+        let worse = |it: &Sample| it.resent.map(|[one, other]| one.max(other));
+        let usual = Usual::of(samples.iter().filter_map(worse));
+        let mut cells: BTreeMap<[Host; 2], Sums> = BTreeMap::new();
         for sample in samples.iter().filter(|it| it.pair.hosts().iter().all(|it| it.0 < fleet.len())) {
             let cell = cells.entry(sample.pair.hosts()).or_default();
             if let Some(rate) = sample.rate {
-                cell.0 += rate.0;
-                cell.1 += 1;
+                cell.rate += rate.0;
+                cell.rates += 1;
+            }
+            if let Some(share) = worse(sample) {
+                cell.resent += share;
+                cell.losses += 1;
             }
         }
-        let pairs = cells.into_iter().map(|(hosts, (sum, count))| {
-            let mean = (count > 0).then(|| sum / f64::from(count));
+        let pairs = cells.into_iter().map(|(hosts, sums)| {
+            let mean = (sums.rates > 0).then(|| sums.rate / f64::from(sums.rates));
+            let resent = (sums.losses > 0).then(|| sums.resent / f64::from(sums.losses));
             Cell {
                 hosts: hosts.map(|it| it.0),
                 share: mean.map(|it| reference.share(it)),
                 slow: reference.is_slow(mean),
+                resent,
+                lossy: usual.zip(resent).is_some_and(|(usual, share)| usual.is_lossy(share)),
             }
         });
         Self { test, normal: reference.normal, pairs: pairs.collect() }

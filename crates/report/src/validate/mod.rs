@@ -15,6 +15,7 @@ use serde::Serialize;
 
 pub use live::{Beside, Unfit, launched};
 pub(crate) use matrix::Matrix;
+pub(crate) use svg::class_percent;
 pub use text::errors;
 
 /// A verdict on a fleet, with its evidence.
@@ -95,6 +96,8 @@ pub struct Accused {
     pub failed: usize,
     /// The probability that chance makes one part of the fleet look so.
     pub chance: f64,
+    /// What it loses, where that is what is wrong with it; then `slow` counts the measurements with losses.
+    pub loss: Option<Loss>,
     /// In which tests, for runs that others made.
     pub tests: Vec<String>,
     /// What was seen, in a sentence.
@@ -103,6 +106,17 @@ pub struct Accused {
     pub remark: Option<String>,
     /// What to do.
     pub action: String,
+}
+
+/// Shares of segments that are sent again because they were lost: TCP segments, or packets of EFA.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Loss {
+    /// Of what is sent to the machine; of a link, in the worse direction.
+    pub to: f64,
+    /// Of what the machine sends; of a link, in the better direction.
+    pub from: f64,
+    /// Of what the other machines send.
+    pub others: f64,
 }
 
 /// Machines that fall into groups.
@@ -215,8 +229,14 @@ const fn class(class: Class) -> &'static str {
     }
 }
 
-const fn action(class: Class, failed: bool) -> &'static str {
+const fn action(class: Class, failed: bool, loses: bool) -> &'static str {
     match class {
+        Class::Link if loses => {
+            "check the cables and switch ports between the two, and their counters (ethtool -S, and `show interface` on the switch)"
+        }
+        _ if loses => {
+            "take it out and check its cable, optics and switch port: error and drop counters of its NIC (ethtool -S) and of the port it is plugged into"
+        }
         Class::Node if failed => "take it out, read its log with `plumb doctor`, reboot or replace it",
         Class::Node => {
             "take it out and replace it, or compare its settings, clocks and link rates with those of the others"
@@ -234,7 +254,7 @@ const fn action(class: Class, failed: bool) -> &'static str {
 }
 
 /// `370 GB/s`; below one, in MB/s.
-fn bandwidth(rate: f64) -> String {
+pub(crate) fn bandwidth(rate: f64) -> String {
     if rate < 1.0 {
         format!("{} MB/s", crate::expect::shown(1e3 * rate))
     } else {
@@ -243,8 +263,17 @@ fn bandwidth(rate: f64) -> String {
 }
 
 /// `82 %`.
-fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     if share < 0.1 { format!("{:.1} %", 100.0 * share) } else { format!("{:.0} %", 100.0 * share) }
+}
+
+/// `2.1 %`, `0.03 %`: small shares too.
+fn fine_percent(share: f64) -> String {
+    if (0.000_5..0.001).contains(&share) {
+        format!("{:.2} %", 100.0 * share)
+    } else {
+        format!("{:.1} %", 100.0 * share)
+    }
 }
 
 /// The first names, and how many more.
@@ -259,10 +288,11 @@ fn list(names: &[String], most: usize) -> String {
 fn alike(findings: &mut [Accused], machines: usize) {
     let shares: Vec<f64> = findings
         .iter()
-        .filter(|it| it.class == class(Class::Node) && it.failed == 0)
+        .filter(|it| it.class == class(Class::Node) && it.failed == 0 && it.loss.is_none())
         .map(|it| it.share)
         .collect();
-    for it in findings.iter_mut().filter(|it| it.class == class(Class::Node) && it.failed == 0) {
+    let slow = |it: &&mut Accused| it.class == class(Class::Node) && it.failed == 0 && it.loss.is_none();
+    for it in findings.iter_mut().filter(slow) {
         let like = shares.iter().filter(|share| (*share / it.share - 1.0).abs() < ALIKE).count();
         if like >= SEVERAL && like * 10 > machines {
             it.remark = Some(format!(

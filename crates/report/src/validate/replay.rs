@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ::validate::replay::{Judged, Replay, Set};
 use ::validate::{Culprit, Finding, Reference, Sample, Verdict};
 
-use super::simulated::{accused, open};
+use super::simulated::{accused, named_out, open};
 use super::{Accused, Matrix, Normal, Split, Test, Validate, list, percent, word};
 use crate::expect::shown;
 use crate::text::bytes;
@@ -124,7 +124,10 @@ impl Validate {
 
 fn samples(set: &Set) -> Vec<Sample> {
     let pair = |it: &validate::replay::Run| match it.hosts[..] {
-        [one, other] => Some(Sample { round: 0, pair: ::validate::Pair::new(one, other), rate: it.rate }),
+        [one, other] => {
+            let pair = ::validate::Pair::new(one, other);
+            Some(Sample { round: 0, pair, rate: it.rate, resent: None })
+        }
         _ => None,
     };
     set.runs.iter().filter_map(pair).collect()
@@ -158,9 +161,15 @@ fn source(runs: usize, files: usize, machines: usize, tests: &[Test]) -> String 
 
 fn headline(findings: &[Accused], splits: &[Split], tests: &[Test], machines: usize) -> String {
     let mut parts = Vec::new();
-    let out: Vec<String> = findings.iter().flat_map(|it| it.hosts.clone()).collect();
+    let (links, others): (Vec<&Accused>, Vec<&Accused>) = findings.iter().partition(|it| it.class == "link");
+    let mut out: Vec<String> = others.iter().flat_map(|it| it.hosts.clone()).collect();
+    for link in links {
+        if !link.hosts.iter().any(|it| out.contains(it)) {
+            out.extend(link.hosts.last().cloned());
+        }
+    }
     if !out.is_empty() {
-        parts.push(format!("NO-GO: take out {}", list(&out, 8)));
+        parts.push(format!("NO-GO: take out {}", list(&named_out(&out, findings), 8)));
     }
     if let Some(split) = splits.iter().min_by(|a, b| a.share.total_cmp(&b.share)) {
         let sizes: Vec<String> = split.groups.iter().map(|it| it.len().to_string()).collect();

@@ -1,9 +1,11 @@
 //! A validation, launch by launch.
 
 use ::validate::simulate::{Model, Spec};
-use ::validate::{Answer, Culprit, Finding, Fleet, Limits, Pair, Question, Step, Validation, Verdict};
+use ::validate::{Answer, Culprit, Finding, Fleet, Limits, Pair, Question, Rates, Step, Validation, Verdict};
 
-use super::{Accused, Launch, Matrix, Validate, action, bandwidth, class, list, percent, word};
+use super::{
+    Accused, Launch, Loss, Matrix, Validate, action, bandwidth, class, fine_percent, list, percent, word,
+};
 use crate::expect::shown;
 
 impl Validate {
@@ -68,7 +70,7 @@ pub(super) fn headline(
             None => "GO: the machine reaches what is normal".to_owned(),
         },
         Verdict::NoGo => {
-            let out: Vec<String> = all_out(fleet, validation);
+            let out = named_out(&all_out(fleet, validation), findings);
             let proof = match validation.without().rate() {
                 Some(rate) => format!(": without, the others reach {}", bandwidth(rate)),
                 None => String::new(),
@@ -80,7 +82,8 @@ pub(super) fn headline(
         }
         Verdict::Inconclusive => {
             let names: Vec<String> = findings.iter().flat_map(|it| it.hosts.clone()).collect();
-            format!("INCONCLUSIVE: {} explains only a part of it", list(&names, 8))
+            let explain = if names.len() == 1 { "explains" } else { "explain" };
+            format!("INCONCLUSIVE: {} {explain} only a part of it", list(&names, 8))
         }
     }
 }
@@ -88,6 +91,22 @@ pub(super) fn headline(
 fn all_out(fleet: &Fleet, validation: &Validation) -> Vec<String> {
     let rest = validation.rest();
     fleet.hosts().filter(|it| !rest.contains(it)).map(|it| fleet.name(it).to_owned()).collect()
+}
+
+/// Machines to take out, each with the reason where that is only a link: which of its two ends leaves is the reader's choice.
+pub(super) fn named_out(out: &[String], findings: &[Accused]) -> Vec<String> {
+    let of = |host: &String| {
+        let mut about = findings.iter().filter(|it| it.hosts.contains(host)).peekable();
+        let link =
+            about.peek().filter(|it| it.class == "link").map(|it| it.hosts.iter().find(|it| *it != host));
+        match link.flatten() {
+            Some(other) if about.all(|it| it.class == "link") => {
+                format!("{host} or {other} (their link is bad)")
+            }
+            _ => host.clone(),
+        }
+    };
+    out.iter().map(of).collect()
 }
 
 /// What is not told, in words.
@@ -137,7 +156,9 @@ pub(super) fn accused(fleet: &Fleet, finding: &Finding, tests: Vec<String>) -> A
         _ => None,
     };
     let failed = finding.failed * 2 > finding.of;
+    let loss = finding.loss.map(|it| Loss { to: it.to, from: it.from, others: it.others });
     let what = match finding.culprit {
+        _ if let Some(loss) = loss => lost(finding, loss),
         Culprit::Host(_) if finding.partners == 0 && failed => "fails by itself".to_owned(),
         Culprit::Host(_) if finding.partners == 0 => {
             format!("{} of what the others reach, by itself", percent(finding.share))
@@ -181,9 +202,41 @@ pub(super) fn accused(fleet: &Fleet, finding: &Finding, tests: Vec<String>) -> A
             "too few measurements to tell a machine that is always slow from one that is slow at times"
                 .to_owned()
         }),
-        action: action(finding.class, failed).to_owned(),
+        loss,
+        action: action(finding.class, failed, loss.is_some()).to_owned(),
     }
 }
+
+/// What is sent again, and by whom.
+fn lost(finding: &Finding, loss: Loss) -> String {
+    let Loss { to, from, others } = loss;
+    let direction = match finding.culprit {
+        Culprit::Link(_) => format!("loses packets: {} of the segments between the two", fine_percent(to)),
+        // The side that loses.
+        _ if to > 2.0 * from => {
+            format!("loses packets that it receives: {} of the segments sent to it", fine_percent(to))
+        }
+        _ if from > 2.0 * to => {
+            format!("loses packets that it sends: {} of its segments", fine_percent(from))
+        }
+        _ => format!(
+            "loses packets: {} of the segments sent to it and {} of its own",
+            fine_percent(to),
+            fine_percent(from)
+        ),
+    };
+    let often = match finding.culprit {
+        Culprit::Link(_) => "both are normal with others".to_owned(),
+        _ => format!(
+            "in {} of {} measurements, with {} partners that lose nothing with others",
+            finding.slow, finding.of, finding.partners
+        ),
+    };
+    format!("{direction} are sent again, {} elsewhere; {often}", fine_percent(others))
+}
+
+/// Where a machine sends so much again, a launch says so.
+const MUCH: f64 = 0.001;
 
 pub(super) fn launch(fleet: &Fleet, step: &Step, answer: &Answer, least: Option<f64>) -> Launch {
     let rate = |it: Option<f64>| it.map_or_else(|| "failed".to_owned(), bandwidth);
@@ -196,6 +249,7 @@ pub(super) fn launch(fleet: &Fleet, step: &Step, answer: &Answer, least: Option<
         known.sort_by(f64::total_cmp);
         let failed = rates.len() - known.len();
         let range = match (known.first(), known.last()) {
+            (Some(only), Some(_)) if known.len() == 1 => bandwidth(*only),
             (Some(low), Some(high)) if *high < 1.0 => {
                 format!("{} to {} MB/s", shown(1e3 * low), shown(1e3 * high))
             }
@@ -208,37 +262,47 @@ pub(super) fn launch(fleet: &Fleet, step: &Step, answer: &Answer, least: Option<
             format!("{range}{}{failed} failed", if range.is_empty() { "" } else { ", " })
         }
     };
-    let (stage, what, result, ok) = match (step, answer) {
-        (Step::Local(hosts), Answer::Each(rates)) => (
+    let (stage, what, mut result, ok) = match (step, &answer.rates) {
+        (Step::Local(hosts), Rates::Each(rates)) => (
             "local",
-            format!("each of {} machines by itself", hosts.len()),
+            match hosts[..] {
+                [one] => format!("{} by itself", fleet.name(one)),
+                _ => format!("each of {} machines by itself", hosts.len()),
+            },
             range(rates),
             rates.iter().all(Option::is_some),
         ),
-        (Step::Smoke(pair), Answer::One(it)) => ("smoke", named(fleet, *pair), rate(*it), it.is_some()),
-        (Step::Scale(hosts), Answer::One(it)) => {
+        (Step::Smoke(pair), Rates::One(it)) => ("smoke", named(fleet, *pair), rate(*it), it.is_some()),
+        (Step::Scale(hosts), Rates::One(it)) => {
             ("scale", format!("{} machines together", hosts.len()), rate(*it), it.is_some())
         }
-        (Step::All(hosts), Answer::One(it)) => (
+        (Step::All(hosts), Rates::One(it)) => (
             "all",
             format!("{} machines together", hosts.len()),
             format!("{}{beside}", rate(*it)),
             enough(*it),
         ),
-        (Step::Without(hosts), Answer::One(it)) => (
+        (Step::Without(hosts), Rates::One(it)) => (
             "without",
             format!("{} machines, without those named", hosts.len()),
             format!("{}{beside}", rate(*it)),
             enough(*it),
         ),
-        (Step::Pairs(pairs), Answer::Each(rates)) => {
-            ("pairs", format!("{} pairs at the same time", pairs.len()), range(rates), true)
+        (Step::Pairs(pairs), Rates::Each(rates)) => {
+            let what = match &pairs[..] {
+                [pair] => named(fleet, *pair),
+                _ => format!("{} pairs at the same time", pairs.len()),
+            };
+            ("pairs", what, range(rates), true)
         }
-        (Step::Nics(pairs), Answer::Nics(samples)) => {
+        (Step::Nics(pairs), Rates::Nics(samples)) => {
             let rates: Vec<Option<f64>> = samples.iter().map(|it| it.rate).collect();
             ("nics", format!("each NIC of {} machines", pairs.len()), range(&rates), true)
         }
         (_, _) => ("failed", String::new(), "failed".to_owned(), false),
     };
+    if let Some(share) = answer.most_resent().filter(|it| *it >= MUCH) {
+        result.push_str(&format!("; up to {} sent again", fine_percent(share)));
+    }
     Launch { stage, what, result, ok }
 }

@@ -177,6 +177,8 @@ fn a_secret_is_hidden_wherever_it_stands() {
         value: "correct-horse".to_owned(),
         set_by: report::SetBy::Manifest,
         processes: 0,
+        ranks: Vec::new(),
+        hosts: Vec::new(),
         evidence: evidence("pod.yaml", "    value: \"correct-horse\""),
     });
     redact(&mut doctor);

@@ -4,6 +4,7 @@
 
 mod forms;
 mod hosts;
+mod masks;
 mod whole;
 
 use std::sync::LazyLock;

@@ -62,7 +62,7 @@ prop_compose! {
         let nic_use = |(gpu, nic, shared_by)| {
             TopoNicUse { gpu, nics: vec![nic], path: "PIX".to_owned(), gpudirect: false, shared_by, share: None }
         };
-        let edge = |(from, to, nic)| TopoEdge { from, to, family: TopoFamily::Net, nic: Some(nic) };
+        let edge = |(from, to, nic)| TopoEdge { from, to, family: TopoFamily::Net, nic: Some(nic), to_nic: None };
         let transport = |(size, _, reason): &(u32, f64, String)| TopoTransport {
             between: Between::Pods,
             pairs: u64::from(*size),
@@ -93,7 +93,7 @@ prop_compose! {
             nvswitch: switch.then_some(TopoNvswitch { links: 18, bandwidth: None }),
             paths: paths.into_iter().map(path).collect(),
             nics: nics.into_iter().map(nic_use).collect(),
-            overlay: Some(TopoOverlay { name: "ring 0".to_owned(), nodes, edges: edges.into_iter().map(edge).collect() }),
+            overlay: Some(TopoOverlay { name: "ring 0".to_owned(), nodes, edges: edges.into_iter().map(edge).collect(), ..TopoOverlay::default() }),
             ..Topo::default()
         }
     }

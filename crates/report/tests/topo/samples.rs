@@ -164,7 +164,7 @@ pub(crate) fn rings() -> Topo {
         }
         edges.push(edge((node, 7), ((node + 1) % 3, 0), TopoFamily::Net, Some("rdmap160s27")));
     }
-    topo.overlay = Some(TopoOverlay { name: "ring 0".to_owned(), nodes: 3, edges });
+    topo.overlay = Some(TopoOverlay { name: "ring 0".to_owned(), nodes: 3, edges, ..TopoOverlay::default() });
     topo
 }
 
@@ -180,7 +180,7 @@ pub(crate) fn trees() -> Topo {
     for (from, to) in [(1, 0), (2, 1), (3, 1), (4, 2), (5, 2)] {
         edges.push(edge((from, 0), (to, 0), TopoFamily::Net, Some("rdmap49s0")));
     }
-    topo.overlay = Some(TopoOverlay { name: "tree 0".to_owned(), nodes: 6, edges });
+    topo.overlay = Some(TopoOverlay { name: "tree 0".to_owned(), nodes: 6, edges, ..TopoOverlay::default() });
     topo
 }
 
@@ -203,7 +203,7 @@ pub(crate) fn mesh_ring() -> Topo {
     let order = [0, 3, 2, 1, 5, 6, 7, 4];
     let edges =
         (0..8).map(|it| edge((0, order[it]), (0, order[(it + 1) % 8]), TopoFamily::P2p, None)).collect();
-    topo.overlay = Some(TopoOverlay { name: "ring 3".to_owned(), nodes: 1, edges });
+    topo.overlay = Some(TopoOverlay { name: "ring 3".to_owned(), nodes: 1, edges, ..TopoOverlay::default() });
     topo
 }
 
@@ -223,7 +223,12 @@ pub(crate) fn hostile() -> Topo {
         bandwidth: Some(f64::INFINITY),
     });
     let nowhere = edge((u32::MAX, u32::MAX), (0, 9), TopoFamily::Net, Some(evil));
-    topo.overlay = Some(TopoOverlay { name: evil.to_owned(), nodes: u32::MAX, edges: vec![nowhere] });
+    topo.overlay = Some(TopoOverlay {
+        name: evil.to_owned(),
+        nodes: u32::MAX,
+        edges: vec![nowhere],
+        ..TopoOverlay::default()
+    });
     topo
 }
 
@@ -259,7 +264,7 @@ fn switch(children: Vec<TopoNode>) -> TopoNode {
 }
 
 fn edge(from: (u32, u32), to: (u32, u32), family: TopoFamily, nic: Option<&str>) -> TopoEdge {
-    TopoEdge { from, to, family, nic: nic.map(ToOwned::to_owned) }
+    TopoEdge { from, to, family, nic: nic.map(ToOwned::to_owned), to_nic: None }
 }
 
 fn nvswitch(topo: &mut Topo, links: u32, bandwidth: f64) {

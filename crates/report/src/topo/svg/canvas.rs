@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::markup::escaped;
+
 /// A rectangle.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Rect {
@@ -33,35 +35,79 @@ impl Rect {
 /// A place: to the right, and down.
 pub(crate) type Point = (f64, f64);
 
-/// The text of an SVG that is being drawn.
-#[derive(Debug, Default)]
-pub(crate) struct Canvas {
-    pub(crate) text: String,
+/// A finished picture, for a file or for a page.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Picture {
+    size: [f64; 2],
+    pub(crate) title: String,
+    about: String,
+    pub(crate) style: &'static str,
+    body: String,
+    /// Whether parts of it can have the focus.
+    interactive: bool,
 }
 
-impl Canvas {
-    /// The picture as a document of this width and height, on paper, with what a screen reader says.
-    pub(crate) fn document(
-        &self,
-        size: [f64; 2],
-        [title, about]: [&str; 2],
-        style: &str,
-        out: &mut impl io::Write,
-    ) -> io::Result<()> {
-        let [width, height] = size.map(short);
+impl Picture {
+    /// As a file that needs nothing else.
+    pub(crate) fn document(&self, out: &mut impl io::Write) -> io::Result<()> {
+        let [width, height] = self.size.map(short);
         writeln!(
             out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" role=\"img\" \
              aria-labelledby=\"title about\" style=\"max-width:100%;height:auto\">"
         )?;
-        writeln!(out, "<title id=\"title\">{}</title>", escaped(title))?;
-        writeln!(out, "<desc id=\"about\">{}</desc>", escaped(about))?;
+        writeln!(out, "<title id=\"title\">{}</title>", escaped(&self.title))?;
+        writeln!(out, "<desc id=\"about\">{}</desc>", escaped(&self.about))?;
         write!(
             out,
-            "<style>\n{style}</style>\n<rect class=\"paper\" width=\"{width}\" height=\"{height}\"/>\n"
-        )?;
-        out.write_all(self.text.as_bytes())?;
-        writeln!(out, "</svg>")
+            "<style>\n{}</style>\n<rect class=\"paper\" width=\"{width}\" height=\"{height}\"/>\n{}</svg>\n",
+            self.style, self.body
+        )
+    }
+
+    /// As an element of a page, which has the style, with ids of its own.
+    pub(crate) fn inline(&self, id: &str) -> String {
+        let [width, height] = self.size.map(short);
+        // What is inside an image cannot have the focus.
+        let role = if self.interactive { "group" } else { "img" };
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
+             role=\"{role}\" aria-labelledby=\"{id}-title {id}-about\">\n<title id=\"{id}-title\">{}</title>\n\
+             <desc id=\"{id}-about\">{}</desc>\n<rect class=\"paper\" width=\"{width}\" height=\"{height}\"/>\n{}</svg>\n",
+            escaped(&self.title),
+            escaped(&self.about),
+            // Every picture of a page has ids of its own.
+            self.body
+                .replace("id=\"tip-", &format!("id=\"{id}-tip-"))
+                .replace("url(#tip-", &format!("url(#{id}-tip-"))
+        )
+    }
+}
+
+/// The text of an SVG that is being drawn.
+#[derive(Debug, Default)]
+pub(crate) struct Canvas {
+    pub(crate) text: String,
+    /// Whether devices can have the focus, for a page.
+    pub(crate) interactive: bool,
+}
+
+impl Canvas {
+    /// The picture as a document of this width and height, on paper, with what a screen reader says.
+    pub(crate) fn document(
+        self,
+        size: [f64; 2],
+        names: [&str; 2],
+        style: &'static str,
+        out: &mut impl io::Write,
+    ) -> io::Result<()> {
+        self.picture(size, names, style).document(out)
+    }
+
+    /// The finished picture: its width and height, its title and what a screen reader says, the style of its classes.
+    pub(crate) fn picture(self, size: [f64; 2], [title, about]: [&str; 2], style: &'static str) -> Picture {
+        let (title, about) = (title.to_owned(), about.to_owned());
+        Picture { size, title, about, style, body: self.text, interactive: self.interactive }
     }
 
     pub(crate) fn rect(&mut self, it: Rect, radius: f64, class: &str) {
@@ -79,6 +125,11 @@ impl Canvas {
         self.text.push_str(&format!("<path class=\"{class}\" d=\"{path}\"/>\n"));
     }
 
+    pub(crate) fn circle(&mut self, (x, y): Point, radius: f64, class: &str) {
+        let [x, y, radius] = [x, y, radius].map(short);
+        self.text.push_str(&format!("<circle class=\"{class}\" cx=\"{x}\" cy=\"{y}\" r=\"{radius}\"/>\n"));
+    }
+
     /// A text that begins, is centred or ends at a place, as its class says.
     pub(crate) fn words(&mut self, (x, y): Point, class: &str, words: &str) {
         let [x, y] = [x, y].map(short);
@@ -90,6 +141,27 @@ impl Canvas {
     pub(crate) fn named(&mut self, title: &str, draw: impl FnOnce(&mut Self)) {
         self.text.push_str(&format!("<g><title>{}</title>\n", escaped(title)));
         draw(self);
+        self.text.push_str("</g>\n");
+    }
+
+    /// The same for a device of a machine: on a page it can have the focus, and the script shows its paths.
+    pub(crate) fn device(
+        &mut self,
+        title: &str,
+        (machine, name): (usize, &str),
+        rect: Rect,
+        draw: impl FnOnce(&mut Self),
+    ) {
+        if !self.interactive {
+            return self.named(title, draw);
+        }
+        self.text.push_str(&format!(
+            "<g class=\"device\" tabindex=\"0\" role=\"img\" aria-label=\"{}\" data-machine=\"{machine}\" data-device=\"{}\">\n",
+            escaped(title),
+            escaped(name)
+        ));
+        draw(self);
+        self.words((rect.centre(), rect.y + 3.0), "badge m", "");
         self.text.push_str("</g>\n");
     }
 }
@@ -132,25 +204,6 @@ fn towards(from: Point, to: Point, way: f64) -> Point {
     }
     let part = way.min(length / 2.0) / length;
     (from.0 + x * part, from.1 + y * part)
-}
-
-/// Text that means nothing to XML. What XML cannot hold, and what turns the direction of writing, is left out.
-pub(crate) fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for it in text.chars() {
-        match it {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            '\t' | '\n' => safe.push(' '),
-            '\u{fffe}' | '\u{ffff}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {}
-            it if it.is_control() => {}
-            it => safe.push(it),
-        }
-    }
-    safe
 }
 
 /// About how wide a text of 12 pixels is.

@@ -3,8 +3,7 @@
 use super::canvas::{Canvas, Point, Rect, length};
 use super::layout::{Plan, RAILS, float};
 use super::machine::colour;
-use super::routes::Routes;
-use crate::text::clean;
+use super::routes::{Routes, class, pointed};
 use crate::topo::{Topo, TopoFamily};
 
 /// A line of the legend.
@@ -15,38 +14,27 @@ const SIGN: f64 = 30.0;
 /// What is drawn before the words.
 enum Sign {
     Line(&'static str),
+    Route(&'static str),
     Box(&'static str),
     Rails(usize),
 }
 
-/// Draws the legend from a place on, as wide as allowed. Its lower end.
-pub(super) fn draw(
-    topo: &Topo,
-    plan: &Plan,
-    routes: &Routes<'_>,
-    (left, top): Point,
-    width: f64,
-    canvas: &mut Canvas,
-) -> f64 {
-    let mut at = (left, top);
-    for (sign, words) in items(topo, plan, routes) {
+/// Draws signs from a place on, between two borders. The place behind them.
+fn draw(items: Vec<(Sign, String)>, from: Point, (left, right): (f64, f64), canvas: &mut Canvas) -> Point {
+    let mut at = from;
+    for (sign, words) in items {
         let long = match sign {
             Sign::Rails(count) => float(count) * 18.0 + 8.0,
             _ => SIGN + 8.0,
         };
         let needs = long + length(&words);
-        if at.0 > left && at.0 + needs > left + width {
+        if at.0 > left && at.0 + needs > right {
             at = (left, at.1 + LINE);
         }
         let middle = at.1 - 4.0;
         match sign {
-            Sign::Line(class) => {
-                let tip = if class.starts_with("route") { " marker-end=\"url(#tip)\"" } else { "" };
-                canvas.text.push_str(&format!(
-                    "<path class=\"{class}\" d=\"M{:.1} {middle:.1}h{SIGN:.1}\"{tip}/>\n",
-                    at.0
-                ));
-            }
+            Sign::Line(class) => canvas.path(&format!("M{:.1} {middle:.1}h{SIGN:.1}", at.0), class),
+            Sign::Route(class) => pointed(&format!("M{:.1} {middle:.1}h{SIGN:.1}", at.0), class, canvas),
             Sign::Box(class) => {
                 canvas.rect(Rect { x: at.0, y: middle - 8.0, width: SIGN, height: 16.0 }, 4.0, class);
             }
@@ -62,10 +50,41 @@ pub(super) fn draw(
         canvas.words((at.0 + long, at.1), "soft", &words);
         at.0 += needs + 26.0;
     }
-    at.1
+    at
 }
 
-fn items(topo: &Topo, plan: &Plan, routes: &Routes<'_>) -> Vec<(Sign, String)> {
+/// What the boxes and lines of a machine mean.
+pub(super) fn of_machine(topo: &Topo, plan: &Plan, from: Point, right: f64, canvas: &mut Canvas) -> Point {
+    draw(machine(topo, plan), from, (from.0, right), canvas)
+}
+
+/// What the lines of a ring or tree mean, in a line of their own. The lower end.
+pub(super) fn of_routes(
+    (routes, name): (&Routes<'_>, &str),
+    (left, above): Point,
+    right: f64,
+    canvas: &mut Canvas,
+) -> f64 {
+    let mut items: Vec<(Sign, String)> = Vec::new();
+    for family in routes.families() {
+        let words = match family {
+            TopoFamily::P2p => "GPU to GPU (P2P)",
+            TopoFamily::Shm => "through shared memory (SHM)",
+            TopoFamily::Net => "through NICs and network (NET)",
+            other @ (TopoFamily::CollNet | TopoFamily::Inside) => other.name(),
+        };
+        items.push((Sign::Route(class(family)), format!("{name}: {words}")));
+    }
+    if routes.has_changes() {
+        items.push((Sign::Line("route p2p changed"), "thick: not so in the other state".to_owned()));
+    }
+    if items.is_empty() {
+        return above;
+    }
+    draw(items, (left, above + LINE), (left, right), canvas).1
+}
+
+fn machine(topo: &Topo, plan: &Plan) -> Vec<(Sign, String)> {
     let mut items = Vec::new();
     if !plan.gpus.is_empty() {
         items.push((Sign::Box("gpu"), "GPU".to_owned()));
@@ -88,17 +107,6 @@ fn items(topo: &Topo, plan: &Plan, routes: &Routes<'_>) -> Vec<(Sign, String)> {
         items.push((Sign::Line("nvlink w5"), "NVLink".to_owned()));
     } else if !topo.nvlinks.is_empty() {
         items.push((Sign::Line("nvlink w3"), "NVLink, with the number of links".to_owned()));
-    }
-    let name = topo.overlay.as_ref().map(|it| clean(&it.name)).unwrap_or_default();
-    for family in routes.families() {
-        let words = match family {
-            TopoFamily::P2p => "GPU to GPU (P2P)",
-            TopoFamily::Shm => "through shared memory (SHM)",
-            TopoFamily::Net => "through NICs and network (NET)",
-            other @ (TopoFamily::CollNet | TopoFamily::Inside) => other.name(),
-        };
-        let class = if family == TopoFamily::Shm { "route shm" } else { "route" };
-        items.push((Sign::Line(class), format!("{name}: {words}")));
     }
     items
 }

@@ -68,12 +68,13 @@ pub(super) fn draw(topo: &Topo, plan: &Plan, (number, routes): (usize, f64), at:
     }
     for it in &plan.gpus {
         let it = it.with_rank(rank_on(plan, it, number));
-        canvas.named(&it.title, |canvas| device(&it, it.rect.moved(at), "gpu", canvas));
+        let rect = it.rect.moved(at);
+        canvas.device(&it.title, (number, &it.name), rect, |canvas| device(&it, rect, "gpu", canvas));
     }
     for it in &plan.nics {
         let rail = colour(it.rail);
-        canvas.named(&it.title, |canvas| {
-            let rect = it.rect.moved(at);
+        let rect = it.rect.moved(at);
+        canvas.device(&it.title, (number, &it.name), rect, |canvas| {
             if it.count > 1 {
                 // Several NICs at one switch are drawn as a stack.
                 for step in [PILE, PILE / 2.0] {

@@ -21,6 +21,8 @@ pub(super) struct Routes<'a> {
     between: Vec<&'a TopoEdge>,
     /// How many machines are drawn.
     drawn: u32,
+    /// Connections that stand out.
+    changed: &'a [TopoEdge],
 }
 
 /// Where the machines and the network stand.
@@ -37,7 +39,21 @@ impl<'a> Routes<'a> {
         let edges = overlay.into_iter().flat_map(|it| &it.edges).take(MOST);
         let edges = edges.filter(|it| there(it.from) && there(it.to) && it.from.0.min(it.to.0) < drawn);
         let (inside, between) = edges.partition(|it| it.from.0 == it.to.0);
-        Self { inside, between, drawn }
+        Self { inside, between, drawn, changed: overlay.map_or(&[], |it| &it.changed) }
+    }
+
+    /// Whether some connections stand out.
+    pub(super) fn has_changes(&self) -> bool {
+        self.inside.iter().chain(&self.between).any(|it| self.changed.contains(it))
+    }
+
+    /// The class of a connection beside that of its transport.
+    fn weight(&self, edge: &TopoEdge) -> &'static str {
+        match (self.changed.is_empty(), self.changed.contains(edge)) {
+            (true, _) => "",
+            (false, true) => " changed",
+            (false, false) => " kept",
+        }
     }
 
     pub(super) fn families(&self) -> BTreeSet<TopoFamily> {
@@ -80,14 +96,15 @@ impl<'a> Routes<'a> {
     pub(super) fn draw(&self, topo: &Topo, ground: &Ground<'_>, canvas: &mut Canvas) {
         for (machine, at) in (0..self.drawn).zip(ground.machines) {
             for arc in self.arcs(machine, ground.plan) {
-                arc.draw(ground.plan, *at, topo.nvswitch.is_some(), canvas);
+                let class = format!("{}{}", class(arc.edge.family), self.weight(arc.edge));
+                arc.draw(ground.plan, *at, topo.nvswitch.is_some(), &class, canvas);
             }
         }
         let mut traffic = Traffic::new(self, topo, ground);
         for (number, edge) in self.between.iter().enumerate() {
             let track = ground.network.y + 32.0 + STEP * float(number);
-            let from = traffic.way(edge.from, edge.nic.as_deref(), track);
-            let to = traffic.way(edge.to, edge.nic.as_deref(), track);
+            let from = traffic.way(edge.from, edge, track);
+            let to = traffic.way(edge.to, edge, track);
             let away = ground.network.right() - 10.0;
             // A machine that is not drawn is beyond the right end of the network.
             let mut points = from.net.unwrap_or_else(|| vec![(away, track)]);
@@ -99,7 +116,7 @@ impl<'a> Routes<'a> {
             for nic in [from.nic, to.nic].into_iter().flatten() {
                 canvas.rect(nic, 6.0, "used");
             }
-            trace(&path, edge.family, &name(edge), canvas);
+            trace(&path, &format!("{}{}", class(edge.family), self.weight(edge)), &name(edge), canvas);
         }
     }
 
@@ -150,26 +167,60 @@ impl Arc<'_> {
         (self.from.min(self.to), self.from.max(self.to))
     }
 
-    fn draw(&self, plan: &Plan, at: Point, plane: bool, canvas: &mut Canvas) {
+    fn draw(&self, plan: &Plan, at: Point, plane: bool, class: &str, canvas: &mut Canvas) {
         let top = at.1 + plan.gpus.first().map_or(0.0, |it| it.rect.bottom());
         let low = at.1 + plan.height + if plane { 24.0 } else { 10.0 } + STEP * float(self.level);
         let (from, to) = (at.0 + self.from, at.0 + self.to);
         let path = rounded(&[(from, top), (from, low), (to, low), (to, top + 1.0)], 6.0);
-        trace(&path, self.edge.family, &name(self.edge), canvas);
+        trace(&path, class, &name(self.edge), canvas);
     }
 }
 
 fn name(edge: &TopoEdge) -> String {
     let ((from, one), (to, other)) = (edge.from, edge.to);
-    let nic = edge.nic.as_deref().map(|it| format!(" by {}", clean(it))).unwrap_or_default();
+    let [out, into] = [&edge.nic, &edge.to_nic].map(|it| it.as_deref().map(clean));
+    let nic = match (out, into) {
+        (Some(out), Some(into)) if out != into => format!(" by {out} and {into}"),
+        (Some(nic), _) | (None, Some(nic)) => format!(" by {nic}"),
+        (None, None) => String::new(),
+    };
     format!("machine {from} GPU{one} to machine {to} GPU{other}: {}{nic}", edge.family.name())
 }
 
-fn trace(path: &str, family: TopoFamily, name: &str, canvas: &mut Canvas) {
-    let dashed = if family == TopoFamily::Shm { " shm" } else { "" };
+/// The class with the colour of a transport.
+pub(super) fn class(family: TopoFamily) -> &'static str {
+    match family {
+        TopoFamily::P2p | TopoFamily::Inside => "p2p",
+        TopoFamily::Shm => "shm",
+        TopoFamily::Net | TopoFamily::CollNet => "net",
+    }
+}
+
+/// The tips of lines, one for each class.
+pub(super) fn tips(canvas: &mut Canvas) {
+    canvas.text.push_str("<defs>");
+    for class in ["p2p", "shm", "net"] {
+        canvas.text.push_str(&format!(
+            "<marker id=\"tip-{class}\" viewBox=\"0 0 10 10\" refX=\"8\" refY=\"5\" markerWidth=\"11\" \
+             markerHeight=\"11\" markerUnits=\"userSpaceOnUse\" orient=\"auto\">\
+             <path class=\"tip {class}\" d=\"M0 0L10 5L0 10z\"/></marker>"
+        ));
+    }
+    canvas.text.push_str("</defs>\n");
+}
+
+/// A line with a tip.
+pub(super) fn pointed(path: &str, class: &str, canvas: &mut Canvas) {
+    let kind = class.split(' ').next().unwrap_or_default();
+    canvas
+        .text
+        .push_str(&format!("<path class=\"route {class}\" d=\"{path}\" marker-end=\"url(#tip-{kind})\"/>\n"));
+}
+
+fn trace(path: &str, class: &str, name: &str, canvas: &mut Canvas) {
     canvas.named(name, |it| {
         it.path(path, "halo");
-        it.text.push_str(&format!("<path class=\"route{dashed}\" d=\"{path}\" marker-end=\"url(#tip)\"/>\n"));
+        pointed(path, class, it);
     });
 }
 
@@ -225,7 +276,7 @@ impl<'a> Traffic<'a> {
         };
         for edge in &routes.between {
             for end in [edge.from, edge.to] {
-                let nic = it.nic(end, edge.nic.as_deref());
+                let nic = it.nic(end, edge);
                 if let Some(nic) = nic {
                     it.nics.entry((end.0, nic)).or_default().all += 1;
                 }
@@ -239,11 +290,17 @@ impl<'a> Traffic<'a> {
         it
     }
 
-    /// The NIC that a GPU uses: the named one if it is among the nearest, otherwise the nearest, otherwise the named one.
-    fn nic(&self, (_, gpu): (u32, u32), named: Option<&str>) -> Option<usize> {
+    /// The NIC that a GPU uses. Where only the sender's is known: that one if it is among the nearest, otherwise the nearest, otherwise
+    /// that one.
+    fn nic(&self, end: (u32, u32), edge: &TopoEdge) -> Option<usize> {
         let find = |name: &str| self.ground.plan.nics.iter().position(|it| it.name == clean(name));
-        let named = named.and_then(find);
-        let gpu = self.gpus.get(gpu as usize)?;
+        let arrives = edge.to_nic.as_deref().filter(|_| end == edge.to);
+        if let Some(exact) = arrives.or(edge.nic.as_deref().filter(|_| edge.to_nic.is_some())).and_then(find)
+        {
+            return Some(exact);
+        }
+        let named = edge.nic.as_deref().and_then(find);
+        let gpu = self.gpus.get(end.1 as usize)?;
         let near = self.topo.nics.iter().filter(|it| it.gpu == *gpu).flat_map(|it| &it.nics);
         let near: Vec<usize> = near.filter_map(|it| find(it)).collect();
         named.filter(|it| near.contains(it)).or(near.first().copied()).or(named)
@@ -280,7 +337,7 @@ impl<'a> Traffic<'a> {
     }
 
     /// The route of one end, or `None` if its machine is not drawn.
-    fn way(&mut self, end: (u32, u32), named: Option<&str>, track: f64) -> Way {
+    fn way(&mut self, end: (u32, u32), edge: &TopoEdge, track: f64) -> Way {
         let machine = end.0 as usize;
         let Some(at) = self.ground.machines.get(machine).copied() else { return Way::default() };
         let plan = self.ground.plan;
@@ -292,7 +349,7 @@ impl<'a> Traffic<'a> {
         let top = top.clamp(gpu.x + 6.0, gpu.right() - 6.0);
         let floor = plan.nics.iter().map(|it| it.rect.bottom()).reduce(f64::max);
         let floor = floor.map_or(gpu.y - 40.0, |it| it + at.1);
-        let nic = self.nic(end, named);
+        let nic = self.nic(end, edge);
         let right = self.leaves_right(end, nic);
         let aisle = self.track(machine, floor);
         let side = self.side(at, right);

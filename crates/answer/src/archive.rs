@@ -16,13 +16,15 @@ const DIRECTORY: u64 = 64 << 20;
 const BLOCK: usize = 512;
 
 /// A regular file in an archive.
-pub(crate) struct Member<'a> {
-    pub(crate) name: String,
-    pub(crate) content: &'a mut dyn Read,
+pub struct Member<'a> {
+    /// As the archive names it.
+    pub name: String,
+    /// Its bytes.
+    pub content: &'a mut dyn Read,
 }
 
 /// Called with each file in turn. What it does not read is skipped.
-pub(crate) type Visit<'a> = dyn FnMut(Member<'_>) + 'a;
+pub type Visit<'a> = dyn FnMut(Member<'_>) + 'a;
 
 fn broken(text: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text.to_owned())
@@ -69,7 +71,7 @@ impl Read for Content<'_> {
 }
 
 /// Whether a tar archive begins with these bytes: its first header has the right checksum.
-pub(crate) fn is_tar(head: &[u8]) -> bool {
+pub fn is_tar(head: &[u8]) -> bool {
     head.get(..BLOCK).is_some_and(|it| it.first() != Some(&0) && has_checksum(it))
 }
 
@@ -103,7 +105,7 @@ fn extended(text: &[u8], name: &str) -> Option<String> {
 }
 
 /// Visits the regular files of a tar archive.
-pub(crate) fn tar(source: &mut dyn Read, visit: &mut Visit<'_>) -> io::Result<()> {
+pub fn tar(source: &mut dyn Read, visit: &mut Visit<'_>) -> io::Result<()> {
     let mut source = Bounded { source, left: BYTES };
     let (mut long_name, mut long_size): (Option<String>, Option<u64>) = (None, None);
     // Everything in an archive has a header, so that this bounds what a loop over empty files costs, too.
@@ -165,7 +167,7 @@ struct Listed {
 }
 
 /// Visits the files of a zip archive.
-pub(crate) fn zip<R: Read + Seek>(source: &mut R, visit: &mut Visit<'_>) -> io::Result<()> {
+pub fn zip<R: Read + Seek>(source: &mut R, visit: &mut Visit<'_>) -> io::Result<()> {
     let mut left = BYTES;
     for file in directory(source)? {
         let mut header = [0; 30];

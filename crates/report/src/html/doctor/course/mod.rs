@@ -1,0 +1,185 @@
+//! The course of the ranks: how far each came, and when.
+
+mod drawing;
+mod instant;
+
+use std::collections::BTreeSet;
+
+use super::lines::Lines;
+use super::trouble::{self, Trouble, Troubles};
+use crate::html::parts::{self, Cell, Column};
+use crate::html::{Html, Tone};
+use crate::text::counted;
+use crate::{Doctor, Event, Moment, Rank};
+
+/// Ranks that are drawn: those in trouble first.
+const RANKS: usize = 32;
+/// Ranks without trouble that are drawn, to compare with.
+const OTHERS: usize = 4;
+/// The same where none is in trouble.
+const ALIKE: usize = 8;
+
+/// A rank with its events, or a process that failed first and has no rank that is known.
+struct Lane {
+    rank: Option<u32>,
+    host: String,
+    events: Vec<Event>,
+    first: bool,
+}
+
+impl Lane {
+    fn name(&self) -> String {
+        match (self.rank, &*self.host) {
+            (Some(rank), "") => format!("rank {rank}"),
+            (Some(rank), host) => format!("rank {rank}, {host}"),
+            (None, host) => format!("{host}, rank not known"),
+        }
+    }
+}
+
+/// Draws the course, where lines show one.
+pub(super) fn course(doctor: &Doctor, troubles: &Troubles<'_>, lines: &Lines<'_>, html: &mut Html) {
+    let (shown, all) = lanes(doctor, troubles);
+    if let Some(failure) = &doctor.facts.first_failure {
+        html.put("p", &[], |html| {
+            html.line("b", "", "First failure: ");
+            html.prose(&trouble::sentence(failure));
+            html.words(", ");
+            lines.link(html, &failure.evidence);
+        });
+    }
+    match drawing::drawing(&shown) {
+        Some(picture) => html.picture("course", &picture),
+        None => html.line("p", "", &alike(&shown, all)),
+    }
+    for it in notes(doctor, &shown, all) {
+        html.line("p", "soft", &it);
+    }
+    let rows: Vec<Vec<Cell>> =
+        shown.iter().flat_map(|lane| lane.events.iter().map(|it| row(lane, it, lines))).collect();
+    parts::more(html, &format!("{} as a table", counted(rows.len(), "event")), |html| {
+        let columns = [
+            Column::Number("rank"),
+            Column::Text("host"),
+            Column::Text("what"),
+            Column::Text("time"),
+            Column::Text("line"),
+            Column::Text("says"),
+        ];
+        parts::table(html, "What happened to each rank", &columns, &rows);
+    });
+}
+
+/// What is drawn, who failed first on top, and how many there are in all.
+fn lanes(doctor: &Doctor, troubles: &Troubles<'_>) -> (Vec<Lane>, usize) {
+    let mut ranks: Vec<&Rank> = doctor.facts.ranks.iter().filter(|it| !it.events.is_empty()).collect();
+    ranks.sort_by_key(|it| {
+        let trouble = troubles.rank(it.rank);
+        (trouble.is_none(), trouble, it.rank)
+    });
+    let trouble =
+        ranks.iter().filter(|it| troubles.rank(it.rank).is_some_and(|it| it != Trouble::Named)).count();
+    let drawn = if trouble == 0 { ALIKE } else { (trouble + OTHERS).min(RANKS) };
+    let mut lanes: Vec<Lane> = ranks
+        .iter()
+        .take(drawn)
+        .map(|it| Lane {
+            rank: Some(it.rank),
+            host: it.host.clone(),
+            events: it.events.clone(),
+            first: troubles.rank(it.rank) == Some(Trouble::FailedFirst),
+        })
+        .collect();
+    let mut all = ranks.len();
+    let Some(failure) = &doctor.facts.first_failure else { return (lanes, all) };
+    match lanes.iter_mut().find(|it| it.first) {
+        // Its own lines may not say that it failed: those of others do.
+        Some(lane) if !lane.events.iter().any(|it| it.what == Moment::Fails) => {
+            lane.events.push(trouble::event(failure));
+            lane.events.sort_by_key(|it| it.what);
+        }
+        Some(_) => {}
+        None if failure.rank.is_some() || failure.host.is_some() => {
+            let host = failure.host.clone().unwrap_or_default();
+            let events = vec![trouble::event(failure)];
+            lanes.insert(0, Lane { rank: failure.rank, host, events, first: true });
+            all += 1;
+        }
+        None => {}
+    }
+    (lanes, all)
+}
+
+/// The kinds of events of a lane.
+fn kinds(lane: &Lane) -> BTreeSet<Moment> {
+    lane.events.iter().map(|it| it.what).collect()
+}
+
+/// Whether all ranks came equally far and none failed or waits.
+fn are_alike(lanes: &[Lane]) -> bool {
+    let first = lanes.first().map(kinds).unwrap_or_default();
+    first.contains(&Moment::SetupComplete)
+        && !first.contains(&Moment::Fails)
+        && !first.contains(&Moment::Waits)
+        && lanes.iter().all(|it| kinds(it) == first)
+}
+
+/// Instead of a picture in which all rows are the same.
+fn alike(lanes: &[Lane], all: usize) -> String {
+    let kinds = lanes.first().map(kinds).unwrap_or_default();
+    let kinds: Vec<&str> = kinds.into_iter().map(words).collect();
+    let who = match all {
+        1 => "The rank".to_owned(),
+        2 => "Both ranks".to_owned(),
+        n => format!("All {n} ranks"),
+    };
+    format!("{who} came equally far: {}. The lines have no times that could be compared.", kinds.join(", "))
+}
+
+/// What the picture does not show.
+fn notes(doctor: &Doctor, lanes: &[Lane], all: usize) -> Vec<String> {
+    let mut notes = Vec::new();
+    if all > lanes.len() {
+        notes.push(format!(
+            "{} of {all} ranks are shown: those in trouble first, then by number.",
+            lanes.len()
+        ));
+    }
+    let job = &doctor.facts.job;
+    if let Some(ranks) = job.ranks.and_then(|it| usize::try_from(it).ok()).filter(|it| *it > job.ranks_seen) {
+        notes.push(format!(
+            "{} of {ranks} ranks: no line about the setup in this input.",
+            ranks - job.ranks_seen
+        ));
+    }
+    notes.extend(drawing::setup_note(doctor, lanes));
+    notes
+}
+
+fn row(lane: &Lane, it: &Event, lines: &Lines<'_>) -> Vec<Cell> {
+    let what = Cell::new(words(it.what));
+    let what = match it.what {
+        Moment::Fails => what.toned(Tone::Bad),
+        Moment::Waits => what.toned(Tone::Warning),
+        _ => what,
+    };
+    vec![
+        Cell::new(lane.rank.map_or_else(|| "?".to_owned(), |it| it.to_string())),
+        Cell::code(lane.host.clone()),
+        what,
+        Cell::new(it.time.clone().unwrap_or_default()),
+        lines.cell(&it.file, it.line),
+        Cell::code(it.text.clone()),
+    ]
+}
+
+fn words(what: Moment) -> &'static str {
+    match what {
+        Moment::SetupBegins => "setup begins",
+        Moment::SetupComplete => "setup complete",
+        Moment::FirstWork => "first work: rings connected",
+        Moment::Waits => "waits",
+        Moment::Fails => "fails",
+        Moment::Ends => "ends",
+    }
+}

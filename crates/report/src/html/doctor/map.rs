@@ -1,0 +1,374 @@
+//! The machines of the job and the paths NCCL uses: through which devices data goes, and at which share of the rate that these machines
+//! can have.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rules::Extent;
+
+use super::trouble::{Trouble, Troubles};
+use crate::html::parts::{self, Cell, Column};
+use crate::html::{Html, Picture};
+use crate::text::counted;
+use crate::topo::svg::canvas::{Canvas, Rect, fitting, length};
+use crate::{Communicator, Doctor};
+
+const STYLE: &str = include_str!("map.css");
+/// Machines that are drawn.
+const MACHINES: usize = 4;
+/// GPUs of a machine that are drawn.
+const GPUS: usize = 8;
+const WIDE: f64 = 236.0;
+const GAP: f64 = 28.0;
+const MARGIN: f64 = 12.0;
+
+/// How fast a kind of path is against what the machines can do.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Speed {
+    /// As expected of these machines.
+    Full,
+    /// This share of it.
+    Share(f64),
+    /// Not known.
+    Unknown,
+}
+
+impl Speed {
+    fn new(doctor: &Doctor, extent: Extent) -> Self {
+        let costs = doctor.findings.iter().filter_map(|it| it.cost).filter(|it| it.paths == Some(extent));
+        match costs.map(|it| 1.0 / it.factor.max(1.0)).min_by(f64::total_cmp) {
+            Some(share) => Self::Share(share),
+            None if doctor.facts.job.machine.is_some() || doctor.facts.job.instance.is_some() => Self::Full,
+            None => Self::Unknown,
+        }
+    }
+
+    fn class(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Share(it) if it >= 0.5 => "half",
+            Self::Share(_) => "slow",
+            Self::Unknown => "unsure",
+        }
+    }
+
+    fn words(self) -> String {
+        match self {
+            Self::Full => "as fast as these machines allow".to_owned(),
+            Self::Share(it) => format!("{:.0} % of the rate these machines allow", it * 100.0),
+            Self::Unknown => "expected rate not known".to_owned(),
+        }
+    }
+}
+
+/// A machine with its ranks and what its paths are.
+#[derive(Debug, Default)]
+struct Place<'a> {
+    ranks: Vec<u32>,
+    /// Transports between its ranks, with pairs of ranks.
+    inside: BTreeMap<&'a str, u32>,
+    /// Transports to other machines.
+    across: BTreeMap<&'a str, u32>,
+}
+
+impl Place<'_> {
+    /// Its transports, for a comparison with other machines.
+    fn transports(&self) -> [BTreeSet<&str>; 2] {
+        [&self.inside, &self.across].map(|it| it.keys().copied().collect())
+    }
+}
+
+/// Why a machine is drawn, the most important first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Reason {
+    Trouble(Trouble),
+    /// It uses other transports than most machines.
+    OtherPaths,
+    /// There is room for it.
+    Room,
+}
+
+/// A machine of the picture.
+struct Shown<'a> {
+    host: &'a str,
+    place: &'a Place<'a>,
+    reason: Reason,
+}
+
+impl Shown<'_> {
+    /// What is wrong with it: `rank 2 failed first`. Empty if nothing is.
+    fn words(&self, troubles: &Troubles<'_>) -> String {
+        match self.reason {
+            Reason::Room => String::new(),
+            Reason::OtherPaths => "other transports than most".to_owned(),
+            Reason::Trouble(trouble) => {
+                let of = |it: &&u32| troubles.rank(**it) == Some(trouble);
+                let ranks: Vec<u32> = self.place.ranks.iter().filter(of).copied().collect();
+                match ranks.as_slice() {
+                    [] => trouble.words().to_owned(),
+                    [rank] => format!("rank {rank} {}", trouble.words()),
+                    ranks => format!("ranks {} {}", super::numbers(ranks), trouble.words_of_many()),
+                }
+            }
+        }
+    }
+}
+
+/// Draws the map, where there is something to draw.
+pub(super) fn map(doctor: &Doctor, troubles: &Troubles<'_>, html: &mut Html) {
+    let Some(world) = world(doctor) else { return };
+    let places = places(doctor, world);
+    let speeds = [Speed::new(doctor, Extent::InsideNodes), Speed::new(doctor, Extent::BetweenNodes)];
+    let mut shown = by_importance(&places, troubles);
+    let left_out = shown.split_off(shown.len().min(MACHINES));
+    html.picture("map", &drawing(&shown, left_out.len(), troubles, speeds));
+    if !left_out.is_empty() {
+        html.line("p", "soft", &choice(&shown, &left_out, troubles));
+    }
+    let rows: Vec<Vec<Cell>> = world
+        .paths_by_nodes
+        .iter()
+        .map(|it| {
+            let (to, speed) = if it.from == it.to { ("inside", speeds[0]) } else { (&*it.to, speeds[1]) };
+            let ways: Vec<String> =
+                it.ways.iter().map(|(way, n)| format!("{way} ({})", counted(*n as usize, "pair"))).collect();
+            vec![
+                Cell::code(it.from.clone()),
+                Cell::new(to),
+                Cell::new(ways.join(", ")),
+                Cell::new(speed.words()),
+            ]
+        })
+        .collect();
+    parts::more(html, &format!("{} as a table", counted(rows.len(), "path")), |html| {
+        let columns = ["from", "to", "transport, with pairs of ranks", "rate"].map(Column::Text);
+        parts::table(html, "Paths of the largest communicator", &columns, &rows);
+    });
+}
+
+/// The largest communicator with paths.
+pub(super) fn world(doctor: &Doctor) -> Option<&Communicator> {
+    let with_paths = doctor.facts.communicators.iter().filter(|it| !it.paths_by_nodes.is_empty());
+    with_paths.max_by_key(|it| (it.ranks, it.ranks_seen))
+}
+
+fn places<'a>(doctor: &'a Doctor, world: &'a Communicator) -> BTreeMap<&'a str, Place<'a>> {
+    let mut all: BTreeMap<&str, Place<'_>> = BTreeMap::new();
+    for it in &doctor.facts.ranks {
+        all.entry(&it.host).or_default().ranks.push(it.rank);
+    }
+    for pair in &world.paths_by_nodes {
+        for (way, n) in &pair.ways {
+            if pair.from == pair.to {
+                *all.entry(&pair.from).or_default().inside.entry(way).or_default() += n;
+            } else {
+                for host in [&pair.from, &pair.to] {
+                    *all.entry(host).or_default().across.entry(way).or_default() += n;
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Whether data of this transport is copied through host memory.
+fn is_staged(way: &str) -> bool {
+    way.starts_with("SHM")
+        || (way.starts_with("NET") && (way.contains("without GPUDirect") || way.contains("Socket")))
+}
+
+/// All machines, those that matter first.
+fn by_importance<'a>(places: &'a BTreeMap<&'a str, Place<'a>>, troubles: &Troubles<'_>) -> Vec<Shown<'a>> {
+    // What most machines use, of those whose ranks wrote lines: of the others only what their peers print is known.
+    let mut kinds: BTreeMap<[BTreeSet<&str>; 2], usize> = BTreeMap::new();
+    for place in places.values().filter(|it| !it.ranks.is_empty()) {
+        *kinds.entry(place.transports()).or_default() += 1;
+    }
+    let read: usize = kinds.values().sum();
+    let usual = kinds.into_iter().max_by_key(|it| it.1).filter(|it| it.1 * 2 > read).map(|it| it.0);
+    let reason = |host: &str, place: &Place<'_>| match (troubles.host(host), &usual) {
+        (Some(trouble), _) => Reason::Trouble(trouble),
+        (None, Some(usual)) if !place.ranks.is_empty() && place.transports() != *usual => Reason::OtherPaths,
+        _ => Reason::Room,
+    };
+    let mut all: Vec<Shown<'_>> =
+        places.iter().map(|(host, place)| Shown { host, place, reason: reason(host, place) }).collect();
+    all.sort_by_key(|it| {
+        // Then machines that exchange data, in the order of ranks.
+        let idle = it.place.inside.is_empty() && it.place.across.is_empty();
+        (it.reason, idle, it.place.ranks.is_empty(), it.place.ranks.first().copied())
+    });
+    all
+}
+
+/// Which machines are drawn of many, and why these.
+fn choice(shown: &[Shown<'_>], left_out: &[Shown<'_>], troubles: &Troubles<'_>) -> String {
+    let all = shown.len() + left_out.len();
+    let mut text = format!("{} of {all} machines are drawn", shown.len());
+    let special: Vec<String> = shown
+        .iter()
+        .filter(|it| it.reason != Reason::Room)
+        .map(|it| format!("{} ({})", it.host, it.words(troubles)))
+        .collect();
+    if special.is_empty() {
+        text.push_str(", those of the lowest ranks");
+    } else {
+        text.push_str(&format!(": first {}", special.join(", ")));
+    }
+    let special_too = left_out.iter().filter(|it| it.reason != Reason::Room).count();
+    if special_too > 0 {
+        text.push_str(&format!(
+            ". {special_too} of the {} others are in trouble or use other transports too",
+            left_out.len()
+        ));
+    } else {
+        text.push_str(&format!(". Nothing sets the {} others apart", left_out.len()));
+    }
+    text.push_str("; the table has the paths of all.");
+    text
+}
+
+fn drawing(shown: &[Shown<'_>], left_out: usize, troubles: &Troubles<'_>, speeds: [Speed; 2]) -> Picture {
+    let mut canvas = Canvas::default();
+    let columns = f64::from(u32::try_from(shown.len()).unwrap_or(1)).max(1.0);
+    let machines = columns * (WIDE + GAP) - GAP;
+    let width = machines.max(620.0) + 2.0 * MARGIN;
+    let crosses = shown.iter().any(|it| !it.place.across.is_empty());
+    let top = MARGIN + 46.0;
+    let inside = shown.iter().any(|it| !it.place.inside.is_empty());
+    legend([inside.then_some(speeds[0]), crosses.then_some(speeds[1])], &mut canvas);
+    let mut about: Vec<String> = Vec::new();
+    for (at, it) in shown.iter().enumerate() {
+        let x = MARGIN + f64::from(u32::try_from(at).unwrap_or(0)) * (WIDE + GAP);
+        machine(it, troubles, (x, top), speeds, &mut canvas);
+        let ways: BTreeSet<&str> = it.place.transports().into_iter().flatten().collect();
+        let facts = [it.words(troubles), ways.into_iter().collect::<Vec<_>>().join(", ")];
+        let facts: Vec<&str> = facts.iter().map(|it| &**it).filter(|it| !it.is_empty()).collect();
+        about.push(format!("{}: {}", it.host, facts.join("; ")));
+    }
+    let bottom = top + 232.0;
+    let more = (left_out > 0).then(|| counted(left_out, "more machine"));
+    if crosses {
+        canvas.rect(Rect { x: MARGIN, y: bottom + 16.0, width: machines, height: 30.0 }, 6.0, "network");
+        let name = more.as_ref().map_or_else(|| "network".to_owned(), |it| format!("network, and {it}"));
+        canvas.words((MARGIN + machines / 2.0, bottom + 36.0), "m", &name);
+    } else if let Some(more) = &more {
+        canvas.words((MARGIN, bottom + 36.0), "soft", &format!("and {more}"));
+    }
+    about.extend(more);
+    canvas.picture([width, bottom + 58.0], ["Machines and paths", &about.join(". ")], STYLE)
+}
+
+fn legend(speeds: [Option<Speed>; 2], canvas: &mut Canvas) {
+    let mut x = MARGIN;
+    for (name, speed) in ["inside a machine", "between machines"].into_iter().zip(speeds) {
+        let Some(speed) = speed else { continue };
+        canvas.line((x, MARGIN + 12.0), (x + 30.0, MARGIN + 12.0), &format!("way {}", speed.class()));
+        let text = format!("{name}: {}", speed.words());
+        canvas.words((x + 38.0, MARGIN + 16.0), "", &text);
+        x += 60.0 + length(&text);
+    }
+}
+
+fn machine(
+    it: &Shown<'_>,
+    troubles: &Troubles<'_>,
+    (x, y): (f64, f64),
+    [inside, between]: [Speed; 2],
+    canvas: &mut Canvas,
+) {
+    let (host, place) = (it.host, it.place);
+    let class = match it.reason {
+        Reason::Trouble(trouble) => trouble.class(),
+        Reason::OtherPaths => "warned",
+        Reason::Room => "",
+    };
+    canvas.rect(Rect { x, y, width: WIDE, height: 216.0 }, 8.0, &format!("machine {class}"));
+    canvas.words((x + 12.0, y + 20.0), "b", &fitting(host, WIDE - 24.0));
+    canvas.words(
+        (x + 12.0, y + 36.0),
+        &format!("b says {class}"),
+        &fitting(&it.words(troubles), WIDE - 24.0),
+    );
+    // In the order of ranks, and those in trouble among them.
+    let mut ranks = place.ranks.clone();
+    ranks.sort_by_key(|it| (troubles.rank(*it).is_none(), troubles.rank(*it), *it));
+    ranks.truncate(GPUS);
+    ranks.sort_unstable();
+    let shown = ranks.len();
+    let step = (WIDE - 24.0) / f64::from(u32::try_from(shown.max(4)).unwrap_or(4));
+    let (gpus, memory, nic) = (y + 46.0, y + 118.0, y + 178.0);
+    let centre = |at: usize| x + 12.0 + step * (f64::from(u32::try_from(at).unwrap_or(0)) + 0.5);
+    let staged = |ways: &BTreeMap<&str, u32>| ways.keys().any(|it| is_staged(it));
+    let direct = |ways: &BTreeMap<&str, u32>| ways.keys().any(|it| !is_staged(it));
+    let uses_memory = staged(&place.inside) || staged(&place.across);
+    // Lines first, so that devices are drawn over them.
+    for at in 0..shown {
+        if staged(&place.inside) {
+            canvas.line(
+                (centre(at) - 4.0, gpus + 26.0),
+                (centre(at) - 4.0, memory),
+                &format!("way {}", inside.class()),
+            );
+        }
+        if direct(&place.inside) && at + 1 < shown {
+            canvas.line(
+                (centre(at), gpus + 13.0),
+                (centre(at + 1), gpus + 13.0),
+                &format!("way {}", inside.class()),
+            );
+        }
+        if staged(&place.across) {
+            canvas.line(
+                (centre(at) + 4.0, gpus + 26.0),
+                (centre(at) + 4.0, memory),
+                &format!("way {}", between.class()),
+            );
+            canvas.line(
+                (centre(at) + 4.0, memory + 26.0),
+                (centre(at) + 4.0, nic),
+                &format!("way {}", between.class()),
+            );
+        }
+        if direct(&place.across) {
+            canvas.line((centre(at), gpus + 26.0), (centre(at), nic), &format!("way {}", between.class()));
+        }
+    }
+    for (at, rank) in ranks.iter().enumerate() {
+        let trouble = troubles.rank(*rank);
+        let state = trouble.map(|it| format!(": {}", it.words())).unwrap_or_default();
+        canvas.named(&format!("rank {rank} on {host}{state}"), |canvas| {
+            canvas.rect(
+                Rect { x: centre(at) - step / 2.0 + 2.0, y: gpus, width: step - 4.0, height: 26.0 },
+                4.0,
+                &format!("gpu {}", trouble.map_or("", Trouble::class)),
+            );
+            let name = if step > 48.0 { format!("rank {rank}") } else { rank.to_string() };
+            let class = if trouble == Some(Trouble::FailedFirst) { "m b on-first" } else { "m" };
+            canvas.words((centre(at), gpus + 17.0), class, &name);
+        });
+    }
+    let more = place.ranks.len().saturating_sub(GPUS);
+    let note = match (place.ranks.len(), more) {
+        (0, _) => "no lines of its ranks".to_owned(),
+        (_, 0) => String::new(),
+        (_, n) => format!("and {}", counted(n, "more rank")),
+    };
+    canvas.words((x + 12.0, gpus + 42.0), "soft back", &note);
+    if uses_memory {
+        canvas.rect(Rect { x: x + 12.0, y: memory, width: WIDE - 24.0, height: 26.0 }, 4.0, "memory");
+        canvas.words((x + WIDE / 2.0, memory + 17.0), "m", "host memory: data is copied here");
+    }
+    let list = |ways: &BTreeMap<&str, u32>| ways.keys().copied().collect::<Vec<_>>().join(", ");
+    if !place.inside.is_empty() {
+        canvas.words((x + WIDE / 2.0, memory - 8.0), "m back", &fitting(&list(&place.inside), WIDE - 20.0));
+    }
+    if !place.across.is_empty() {
+        canvas.rect(Rect { x: x + 12.0, y: nic, width: WIDE - 24.0, height: 28.0 }, 4.0, "nic");
+        canvas.words((x + WIDE / 2.0, nic + 18.0), "m", &fitting(&list(&place.across), WIDE - 30.0));
+        canvas.line(
+            (x + WIDE / 2.0, nic + 28.0),
+            (x + WIDE / 2.0, y + 248.0),
+            &format!("way {}", between.class()),
+        );
+    }
+}

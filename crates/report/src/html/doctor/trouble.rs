@@ -1,0 +1,141 @@
+//! Which ranks and hosts are in trouble: what pictures show first and mark.
+
+use std::collections::BTreeMap;
+
+use rules::{EntityKind, Severity};
+
+use crate::{Doctor, Event, FirstFailure, Moment, Rank};
+
+/// What is wrong with a rank or a host, the worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Trouble {
+    FailedFirst,
+    Fails,
+    Waits,
+    Incomplete,
+    /// An error or a warning is about it.
+    Named,
+}
+
+impl Trouble {
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::FailedFirst => "failed first",
+            Self::Fails => "reports a failure",
+            Self::Waits => "waits",
+            Self::Incomplete => "setup not complete",
+            Self::Named => "named by a finding",
+        }
+    }
+
+    /// The same of several.
+    pub(super) fn words_of_many(self) -> &'static str {
+        match self {
+            Self::Fails => "report failures",
+            Self::Waits => "wait",
+            _ => self.words(),
+        }
+    }
+
+    /// Its class in the style of the map.
+    pub(super) fn class(self) -> &'static str {
+        match self {
+            Self::FailedFirst => "first",
+            Self::Fails | Self::Incomplete => "fails",
+            Self::Waits | Self::Named => "warned",
+        }
+    }
+}
+
+/// What is wrong with which.
+#[derive(Debug, Default)]
+pub(super) struct Troubles<'a> {
+    ranks: BTreeMap<u32, Trouble>,
+    /// Hosts of these ranks, and hosts of which no rank is known.
+    hosts: BTreeMap<&'a str, Trouble>,
+}
+
+impl<'a> Troubles<'a> {
+    pub(super) fn new(doctor: &'a Doctor) -> Self {
+        let mut all = Self::default();
+        let known = |rank: u32| doctor.facts.ranks.iter().find(|it| it.rank == rank);
+        if let Some(failure) = &doctor.facts.first_failure {
+            match failure.rank.and_then(known) {
+                Some(rank) => all.add(rank, Trouble::FailedFirst),
+                None => all.add_host(failure.host.as_deref(), Trouble::FailedFirst),
+            }
+        }
+        for rank in &doctor.facts.ranks {
+            let has = |what| rank.events.iter().any(|it| it.what == what);
+            let trouble = match () {
+                () if has(Moment::Fails) => Trouble::Fails,
+                () if has(Moment::Waits) => Trouble::Waits,
+                () if !rank.complete => Trouble::Incomplete,
+                () => continue,
+            };
+            all.add(rank, trouble);
+        }
+        let worth = doctor.findings.iter().filter(|it| it.severity > Severity::Info);
+        for it in worth.flat_map(|it| &it.entities) {
+            match it.kind {
+                EntityKind::Rank => {
+                    if let Some(rank) = it.name.parse().ok().and_then(known) {
+                        all.add(rank, Trouble::Named);
+                    }
+                }
+                EntityKind::Host => all.add_host(Some(&it.name), Trouble::Named),
+                _ => {}
+            }
+        }
+        all
+    }
+
+    fn add(&mut self, rank: &'a Rank, trouble: Trouble) {
+        let worst = self.ranks.entry(rank.rank).or_insert(trouble);
+        *worst = trouble.min(*worst);
+        self.add_host(Some(&rank.host), trouble);
+    }
+
+    fn add_host(&mut self, host: Option<&'a str>, trouble: Trouble) {
+        if let Some(host) = host.filter(|it| !it.is_empty()) {
+            let worst = self.hosts.entry(host).or_insert(trouble);
+            *worst = trouble.min(*worst);
+        }
+    }
+
+    pub(super) fn rank(&self, rank: u32) -> Option<Trouble> {
+        self.ranks.get(&rank).copied()
+    }
+
+    pub(super) fn host(&self, host: &str) -> Option<Trouble> {
+        self.hosts.get(host).copied()
+    }
+}
+
+/// The first failure in a sentence: `rank 1 on node-1 at 02:53:26: what happened`.
+pub(super) fn sentence(failure: &FirstFailure) -> String {
+    let who = match (failure.rank, &failure.host) {
+        (Some(rank), Some(host)) => format!("rank {rank} on {host}"),
+        (Some(rank), None) => format!("rank {rank}"),
+        (None, Some(host)) => format!("a process on {host}"),
+        (None, None) => String::new(),
+    };
+    let when = failure.time.as_ref().map(|it| format!("at {it}")).unwrap_or_default();
+    let mut head = [who, when].join(" ").trim().to_owned();
+    if !head.is_empty() {
+        head.push_str(": ");
+    }
+    let sure = if failure.certain { "" } else { " (the input does not order all failures)" };
+    format!("{head}{}{sure}", failure.what.trim_end_matches('.'))
+}
+
+/// The first failure as an event of its rank.
+pub(super) fn event(failure: &FirstFailure) -> Event {
+    Event {
+        what: Moment::Fails,
+        time: failure.time.clone(),
+        text: failure.what.clone(),
+        file: failure.evidence.file.clone(),
+        line: failure.evidence.line,
+    }
+}
