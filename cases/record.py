@@ -496,18 +496,101 @@ def trainer(a):
     transformers.logging.set_verbosity_info()
     torch.manual_seed(0)
     model = LlamaForCausalLM(LlamaConfig(
-        vocab_size=1000, hidden_size=128, intermediate_size=256, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=4, max_position_embeddings=128))
-    rows = torch.randint(0, 1000, (64, 64))
+        vocab_size=1000, hidden_size=a.hidden, intermediate_size=2 * a.hidden,
+        num_hidden_layers=a.layers, num_attention_heads=4, num_key_value_heads=4,
+        max_position_embeddings=2 * a.tokens))
+    rows = torch.randint(0, 1000, (64, a.tokens))
     data = [{"input_ids": row, "labels": row} for row in rows]
-    Trainer(
+    run = Trainer(
         model=model,
         args=TrainingArguments(
-            output_dir=f"{JOB}/out", max_steps=5, logging_steps=1,
-            per_device_train_batch_size=2, gradient_accumulation_steps=2,
-            learning_rate=2e-5, bf16=True, save_strategy="no", report_to="none"),
+            output_dir=a.out, max_steps=a.steps, logging_steps=a.logging_steps,
+            per_device_train_batch_size=a.batch, gradient_accumulation_steps=2,
+            learning_rate=2e-5, bf16=True, save_strategy="no", report_to="none",
+            include_num_input_tokens_seen="all" if a.count_tokens else "no"),
         train_dataset=data,
-    ).train()
+    )
+    result = run.train()
+    if a.state:
+        run.log_metrics("train", result.metrics)
+        run.save_state()
+
+
+def gpt(a):
+    """A GPT on random tokens with DistributedDataParallel, printing what nanoGPT prints."""
+    rank, world = place()
+    import torch
+    import torch.distributed as dist
+
+    torch.cuda.set_device(0)
+    dist.init_process_group("nccl")
+    torch.manual_seed(rank)
+    layer = torch.nn.TransformerEncoderLayer(
+        a.hidden, 12, 4 * a.hidden, dropout=0.0, batch_first=True, norm_first=True)
+    model = torch.nn.ModuleDict({
+        "embed": torch.nn.Embedding(50304, a.hidden),
+        "blocks": torch.nn.TransformerEncoder(layer, a.layers, enable_nested_tensor=False),
+        "head": torch.nn.Linear(a.hidden, 50304, bias=False)}).cuda()
+    model["head"].weight = model["embed"].weight
+
+    class Gpt(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = model
+            self.mask = torch.nn.Transformer.generate_square_subsequent_mask(a.tokens, device="cuda")
+
+        def forward(self, x, y):
+            x = self.parts["blocks"](self.parts["embed"](x), mask=self.mask, is_causal=True)
+            return torch.nn.functional.cross_entropy(self.parts["head"](x).flatten(0, 1), y.flatten())
+
+    net = torch.nn.parallel.DistributedDataParallel(Gpt(), device_ids=[0])
+    optimizer = torch.optim.AdamW(net.parameters(), lr=3e-4)
+    if rank == 0:
+        print(f"tokens per iteration will be: {world * a.batch * a.tokens:,}")
+        count = sum(p.numel() for p in model.parameters())
+        print(f"number of parameters: {count / 1e6:.2f}M")
+    before = time.time()
+    for step in range(a.steps):
+        x = torch.randint(0, 50304, (a.batch, a.tokens + 1), device="cuda")
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = net(x[:, :-1], x[:, 1:])
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        value = loss.item()
+        now = time.time()
+        if rank == 0:
+            print(f"iter {step}: loss {value:.4f}, time {(now - before) * 1000:.2f}ms, mfu -100.00%", flush=True)
+        before = now
+    if rank == 0:
+        print(f"max memory allocated: {torch.cuda.max_memory_allocated() / 2**30:.2f} GiB")
+    dist.destroy_process_group()
+
+
+def lightning(a):
+    """A few layers under PyTorch Lightning, with its progress bar."""
+    rank, world = place()
+    import pytorch_lightning as pl
+    import torch
+
+    class Module(pl.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.layers = torch.nn.Sequential(*(torch.nn.Linear(2048, 2048) for _ in range(8)))
+
+        def training_step(self, batch, _):
+            loss = (self.layers(batch[0]) - batch[0]).square().mean()
+            self.log("train_loss", loss, prog_bar=True)
+            return loss
+
+        def configure_optimizers(self):
+            return torch.optim.AdamW(self.parameters(), lr=1e-3)
+
+    data = torch.utils.data.TensorDataset(torch.randn(8 * a.steps * world, 2048))
+    pl.Trainer(
+        accelerator="gpu", devices=1, num_nodes=world, strategy="ddp", max_epochs=2, logger=False,
+        enable_checkpointing=False, precision="bf16-mixed",
+    ).fit(Module(), torch.utils.data.DataLoader(data, batch_size=8))
 
 
 # Hosts ----------------------------------------------------------------------------
@@ -662,6 +745,17 @@ class Recording:
     alone: bool = False             # nothing else meanwhile
     shm: str = None                 # size of each host's /dev/shm
     kernel: bool = False            # also what the kernel wrote of it
+
+
+GPT = ("gpt", "--steps", "40")
+
+
+def training(name, *words):
+    """The Trainer with a model of some size, its state and NCCL's own files: a folder of one run."""
+    return Recording(
+        name, 2, ("trainer", "--steps", "40", "--hidden", "1024", "--layers", "8", "--tokens", "256",
+                  "--logging-steps", "5", "--state", "--out", f"{JOB}/{name}/out", *words),
+        files=True, alone=True, env={"NCCL_DEBUG_FILE": f"{JOB}/{name}/rank.%h.%p.log"})
 
 
 SUBSYSTEMS = "INIT,BOOTSTRAP,ENV,GRAPH,TUNING,NET,COLL"
@@ -928,6 +1022,13 @@ RECORDINGS = [
     Recording("under-mpirun-failure", 4, ONE_HOST_FAILURE, one_host=True,
               launcher=(*MPIRUN, "-np", "4", "{python}")),
     Recording("trainer-log", 2, ("trainer",)),
+    Recording("training-1-rank", 1, GPT, alone=True),
+    Recording("training-2-nodes", 2, GPT, alone=True),
+    Recording("training-2-nodes-1-channel", 2, GPT, alone=True, env={"NCCL_MAX_NCHANNELS": "1"}),
+    training("training-state", "--batch", "8"),
+    training("training-state-small-batch", "--batch", "2", "--count-tokens"),
+    Recording("training-lightning", 2, ("lightning", "--steps", "40"), alone=True,
+              rank_env={i: {"NODE_RANK": str(i)} for i in range(2)}),
     Recording("healthy-1-rank", 1),
     Recording("healthy-2-nodes", 2, job("--steps", "9"), one_host=True),
     Recording("healthy-2.28.3", 2, env=OTHER),
@@ -1142,7 +1243,7 @@ def record(names, out):
 
 
 def main():
-    if len(sys.argv) > 1 and sys.argv[1] not in ("train", "together", "late", "trainer", "host", "ask"):
+    if len(sys.argv) > 1 and sys.argv[1] not in ("train", "together", "late", "trainer", "gpt", "lightning", "host", "ask"):
         if sys.argv[1] == "names":
             print("\n".join(r.name for r in RECORDINGS))
         elif sys.argv[1] == "all":
@@ -1183,7 +1284,27 @@ def main():
     b = sub.add_parser("late", help="ranks that come late")
     b.set_defaults(do=late)
     b.add_argument("--misuse", choices=("destroy-twice", "null-buffer", "bad-root"))
-    sub.add_parser("trainer", help="Hugging Face Trainer").set_defaults(do=trainer)
+    f = sub.add_parser("trainer", help="Hugging Face Trainer")
+    f.set_defaults(do=trainer)
+    f.add_argument("--steps", type=int, default=5)
+    f.add_argument("--hidden", type=int, default=128)
+    f.add_argument("--layers", type=int, default=2)
+    f.add_argument("--tokens", type=int, default=64, help="of a sequence")
+    f.add_argument("--batch", type=int, default=2, help="sequences of a micro-batch")
+    f.add_argument("--logging-steps", type=int, default=1)
+    f.add_argument("--count-tokens", action="store_true", help="include_num_input_tokens_seen")
+    f.add_argument("--state", action="store_true", help="write trainer_state.json at the end")
+    f.add_argument("--out", default=f"{JOB}/out")
+    g = sub.add_parser("gpt", help="a GPT that prints as nanoGPT does")
+    g.set_defaults(do=gpt)
+    g.add_argument("--steps", type=int, default=40)
+    g.add_argument("--hidden", type=int, default=768)
+    g.add_argument("--layers", type=int, default=12)
+    g.add_argument("--tokens", type=int, default=512, help="of a sequence")
+    g.add_argument("--batch", type=int, default=8, help="sequences of a rank and step")
+    i = sub.add_parser("lightning", help="PyTorch Lightning")
+    i.set_defaults(do=lightning)
+    i.add_argument("--steps", type=int, default=40, help="of an epoch")
     h = sub.add_parser("host", help="run a command under another host name")
     h.set_defaults(do=become)
     h.add_argument("--shm", help="a /dev/shm of this size (the mount namespace must be its own)")
