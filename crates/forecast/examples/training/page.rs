@@ -200,9 +200,11 @@ fn described_otherwise(rows: &[Row], calibration: &Calibration) -> String {
          as the published set of measurements is read: a model of A100 runs with FP16 takes the slow end of the first FlashAttention for\n  \
          them. With attention in several kernels the errors are {:.1} % and {:.1} %.\n\
          - `bigscience_a100` has BLOOM's vocabulary of 250,880. Where a row leaves it at 51,200, the error is {:.1} %.\n\
-         - `vtrain_multi`: about one run in four is 10 to 35 % slower than its neighbours in the sweep, with TP 2 and TP 4 and without\n  \
-         an order in micro-batch or stages (39B, TP 4, PP 8: micro-batches 3, 4, 6 take 17.6, 17.4, 16.1 s). Nothing published tells these\n  \
-         runs from others; the sweep of 40 layers has one of them as the layout predicted fastest.\n",
+         - `vtrain_multi`: with TP 2 and TP 4, one step takes longer by the same time whatever the micro-batch (3.6B: 0.27 s and 0.4 s): a data-parallel\n  \
+         group with two or four GPUs of a node reaches 25 to 35 GB/s of the 100 GB/s of its NICs, one with one GPU all of it. NCCL's rings of such\n  \
+         groups leave a node through a NIC that is far from the GPU. InternEvo's groups reach about 60 % and BLOOM's all, and no row says the release\n  \
+         of NCCL, so this is not modelled: the sweep of 40 layers has such a layout as the one predicted fastest. With 39B, other runs with TP 2 and\n  \
+         TP 4 are 15 to 58 % slower than their neighbours without an order (TP 4, PP 8: micro-batches 3, 4, 6 take 17.6, 17.4, 16.1 s).\n",
         mean("sc21_t1", unfused),
         mean("korthikanti", unfused),
         mean("bigscience_a100", vocabulary)
