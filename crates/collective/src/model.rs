@@ -56,7 +56,7 @@ impl Method {
 }
 
 /// The methods that need not be measured at larger sizes: another that [replaces](Method::replaces) them is clearly faster.
-pub(crate) fn outdone(measured: &[Measured]) -> Vec<Method> {
+fn outdone(measured: &[Measured]) -> Vec<Method> {
     let clearly = |it: &&Measured| {
         measured.iter().any(|by| by.method.replaces(it.method) && CLEARLY * by.seconds < it.seconds)
     };
@@ -67,6 +67,8 @@ pub(crate) fn outdone(measured: &[Measured]) -> Vec<Method> {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Times {
     rows: Vec<Row>,
+    /// The methods that need not be measured at larger sizes than they were.
+    outdone: Vec<Method>,
 }
 
 #[derive(Debug, Clone)]
@@ -98,6 +100,16 @@ impl Times {
         self.rows.push(Row { bytes, measured });
     }
 
+    /// Leaves out, at larger sizes than those measured so far, what another method outdoes in these times.
+    pub(crate) fn leave_out(&mut self, measured: &[Measured]) {
+        self.outdone.extend(outdone(measured));
+    }
+
+    /// Whether a method may be the fastest at larger sizes than those measured so far.
+    pub(crate) fn is_open(&self, method: Method) -> bool {
+        !self.outdone.contains(&method)
+    }
+
     /// The longest time that one of these methods took at the largest size it was measured at.
     pub(crate) fn longest(&self, methods: &[Method]) -> f64 {
         let last = |method: &Method| {
@@ -107,7 +119,8 @@ impl Times {
         methods.iter().filter_map(last).fold(0.0, f64::max)
     }
 
-    /// The time of a method: interpolated between measured sizes, extrapolated from the last two beyond them.
+    /// The time of a method: interpolated between measured sizes, extrapolated from the last two beyond them. `None` beyond them for a method
+    /// that was left out there: in caches that hold the buffers it grows more slowly than beyond.
     fn predict(&self, method: Method, bytes: usize) -> Option<f64> {
         let points = || {
             self.rows.iter().filter_map(|row| {
@@ -129,7 +142,7 @@ impl Times {
             }
             last = Some((size, seconds));
         }
-        last.map(|(size, seconds)| seconds + slope * (wanted - size))
+        last.filter(|_| self.is_open(method)).map(|(size, seconds)| seconds + slope * (wanted - size))
     }
 
     /// Up to which size one shot is at most 20 % slower than registered buffers, whose addresses ranks have to exchange first.
@@ -289,6 +302,22 @@ mod tests {
             &|method, bytes| if method == PLAIN && bytes > 16 << 20 { f64::INFINITY } else { 1.0 };
         let ranges = times.ranges(&[PLAIN, STREAMING], 1 << 30, until);
         assert_eq!([16 << 20, 32 << 20].map(|it| pick(&ranges, it)), [Some(PLAIN), Some(STREAMING)]);
+    }
+
+    #[test]
+    fn what_was_left_out_is_not_extrapolated() {
+        // In the caches ring is clearly slower; beyond them only tree was measured, and grows faster than ring did inside.
+        let mut times = Times::default();
+        times.add(256 << 10, measured(19e-6, 9e-6));
+        let inside = measured(77e-6, 41e-6);
+        times.leave_out(&inside);
+        times.add(1 << 20, inside);
+        times.add(64 << 20, vec![Measured { method: TREE, seconds: 5.7e-3 }]);
+        assert_eq!([RING, TREE].map(|it| times.is_open(it)), [false, true]);
+        assert_eq!(times.ranges(&[RING, TREE], 1 << 30, ANY), [rest(TREE)]);
+        for bytes in [1 << 20, 16 << 20, 64 << 20, 1 << 30] {
+            assert_eq!(times.fastest(&[RING, TREE], bytes, ANY), Some(TREE), "{bytes}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::{Engine, Halt, usual};
 use crate::call::Call;
 use crate::kernel::Store;
-use crate::model::{Measured, Method, SizeRange, Times, UNUSUAL, Weigh, outdone, pick, to_f64};
+use crate::model::{Measured, Method, SizeRange, Times, UNUSUAL, Weigh, pick, to_f64};
 use crate::schedule::Kind;
 use crate::session::CallKind;
 use crate::shm::{Direct, FINE_PIECE, FINE_STAGE, Manner, SMALL};
@@ -26,6 +26,8 @@ const FEW_RUNS: Runs = Runs { rounds: 2, warmup: 1, measured: 2 };
 /// The same for memory larger than a core's own cache. The last-level cache keeps it only after several uses, and methods
 /// with streaming stores would evict it in every round.
 const WARM_RUNS: Runs = Runs { rounds: 1, warmup: 8, measured: 5 };
+/// The same for hosts with more ranks than cores.
+const FEW_WARM_RUNS: Runs = Runs { rounds: 1, warmup: 4, measured: 3 };
 /// Bytes from which [`WARM_RUNS`] is used.
 const CACHED: usize = 1 << 20;
 /// Bytes that a run should move, and the most calls for that: a call of a few bytes is too short to time.
@@ -84,8 +86,6 @@ pub(super) struct Choices {
     times: [Times; KINDS],
     /// By collective and [`Buffers`].
     extent: [[Extent; 2]; KINDS],
-    /// The methods that need not be measured at larger sizes.
-    outdone: [Vec<Method>; KINDS],
     /// The largest size for one shot, by collective: read in every call.
     one_shot: [usize; KINDS],
     by_kind: [Option<Choice>; KINDS],
@@ -186,7 +186,7 @@ impl Engine {
                 _ => buffers == Buffers::Private,
             });
             for (step, bytes) in [(Extent::Large, LARGE), (Extent::Huge, HUGE)] {
-                methods.retain(|it| !self.choices.outdone[index(kind)].contains(it));
+                methods.retain(|it| self.choices.times[index(kind)].is_open(*it));
                 // About four times as large as the one before.
                 let slow = 4.0 * self.choices.times[index(kind)].longest(&methods) > LONG;
                 // With one method there is nothing to choose.
@@ -248,12 +248,12 @@ impl Engine {
 
     /// How often to time a size. The answer is the same on all ranks.
     fn runs(&self, bytes: usize) -> Runs {
-        match bytes {
-            _ if self.oversubscription.is_some() => FEW_RUNS,
-            _ if bytes < CACHED => RUNS,
-            _ if bytes <= LARGE && self.direct.is_some() => WARM_RUNS,
-            _ if bytes < LARGE => RUNS,
-            _ => FEW_RUNS,
+        let warm = self.direct.is_some() && (CACHED..=LARGE).contains(&bytes);
+        match (warm, self.oversubscription.is_some()) {
+            (true, true) => FEW_WARM_RUNS,
+            (true, false) => WARM_RUNS,
+            (false, false) if bytes < LARGE => RUNS,
+            (false, _) => FEW_RUNS,
         }
     }
 
@@ -261,12 +261,13 @@ impl Engine {
     fn measure(&mut self, kind: Kind, methods: &[Method], sizes: &[usize]) -> Result<(), Halt> {
         let largest = sizes.iter().copied().max().unwrap_or(0);
         let size = self.size();
-        // Written, because pages that never were all map to one zero page, which is read too fast.
-        let mut private_send = vec![1_u8; largest];
-        let mut private_receive = vec![1_u8; largest];
+        let mut private_send = varied(largest);
+        let mut private_receive = private_send.clone();
         let mut methods = methods.to_vec();
         let shared = if methods.iter().any(|it| matches!(it, Method::Registered(_))) {
             let send = self.register_new(largest).map_err(Halt::Error)?;
+            // SAFETY: a new segment of that many bytes, which the other ranks do not access before the next barrier.
+            unsafe { send.start().copy_from_nonoverlapping(private_send.as_ptr(), largest) };
             Some((send, self.register_new(largest).map_err(Halt::Error)?))
         } else {
             None
@@ -344,13 +345,13 @@ impl Engine {
                     slowest.seconds = slowest.seconds.max(own);
                 }
             }
+            let times = &mut self.choices.times[row];
             if bytes >= CACHED {
-                let slower = outdone(&measured);
-                methods.retain(|it| !slower.contains(it));
-                self.choices.outdone[row].extend(slower);
+                times.leave_out(&measured);
+                methods.retain(|it| times.is_open(*it));
             }
-            self.choices.times[row].add(plain.largest(size), measured);
-            let longest = self.choices.times[row].longest(&methods);
+            times.add(plain.largest(size), measured);
+            let longest = times.longest(&methods);
             // The next size is about four times as large.
             if 4.0 * longest > LONG {
                 break;
@@ -362,6 +363,19 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// Bytes that vary. Pages that were never written all map to one zero page, which is read too fast, and some processors write zeros past the
+/// caches twice as fast as other values.
+fn varied(bytes: usize) -> Vec<u8> {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    std::iter::repeat_with(&mut next).flatten().take(bytes).collect()
 }
 
 /// Puts one shot first for the sizes at which it is fastest.
