@@ -9,10 +9,10 @@ use std::thread;
 use ::manifest::{Kind, Request};
 use fabric::catalogue;
 use forecast::plan::{Fixed, Found, JobFile, Plan, Search, Space};
-use forecast::training::{Calibration, Job, Recompute};
+use forecast::training::{Calibration, Framework, Job, Recompute};
 use report::Style;
 use report::html::PlanPage;
-use report::plan::{Asked, Target, command};
+use report::plan::{Asked, Target, command, variables};
 
 use crate::args::{self, Colour, FailOn, PageFormat};
 use crate::predict::inputs::{self, Described};
@@ -137,6 +137,13 @@ fn emit(args: &args::Plan, what: &str, job: &Job, file: &JobFile) -> Result<Stri
         return target.settings(job);
     }
     let kind = if what == "manifest" { Kind::TrainJob } else { Kind::find(what).unwrap_or(Kind::TrainJob) };
+    if kind == Kind::MpiJob && job.run.framework != Framework::DeepSpeed {
+        return Err(format!(
+            "an MPIJob starts ranks with mpirun, but {} takes rank and size from torchrun: emit {}",
+            job.run.framework.name(),
+            "trainjob, pytorchjob, jobset, job or sbatch"
+        ));
+    }
     let Some(instance) = file.instance() else {
         return Err("a manifest needs `instance` in [cluster]: pods request what the machine has".to_owned());
     };
@@ -146,6 +153,7 @@ fn emit(args: &args::Plan, what: &str, job: &Job, file: &JobFile) -> Result<Stri
         gpus: Some(job.cluster.gpus),
         image: args.image.clone(),
         command: command(job, &args.command),
+        variables: variables(job),
         ..Request::new(kind, machine, pods)
     };
     ::manifest::write(&request)

@@ -94,6 +94,19 @@ pub struct Request {
     pub nccl_tests: bool,
     /// The program and its arguments, as given: `train.py --steps 100`.
     pub command: Vec<String>,
+    /// Variables that the program itself needs, each with its value and why.
+    pub variables: Vec<Variable>,
+}
+
+/// A variable of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value.
+    pub value: &'static str,
+    /// Why the program needs it, as a sentence.
+    pub why: &'static str,
 }
 
 impl Request {
@@ -111,6 +124,7 @@ impl Request {
             queue: None,
             nccl_tests: false,
             command: Vec::new(),
+            variables: Vec::new(),
         }
     }
 }

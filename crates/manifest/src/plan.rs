@@ -1,7 +1,7 @@
 //! A checked request with the numbers of its hardware.
 
 use crate::hardware::Hardware;
-use crate::{Kind, Request, program};
+use crate::{Kind, Request, Variable, program};
 
 /// The input of every kind. Names and the image need no quoting; the program does.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +21,8 @@ pub(crate) struct Plan {
     pub(crate) nccl_tests: bool,
     /// The program of a rank, as it was given.
     pub(crate) command: Vec<String>,
+    /// What the program needs.
+    pub(crate) variables: Vec<Variable>,
 }
 
 impl Plan {
@@ -77,7 +79,13 @@ impl Plan {
             queue,
             nccl_tests: request.nccl_tests,
             command,
+            variables: request.variables.clone(),
         })
+    }
+
+    /// Whether NCCL needs variables, as a sentence.
+    pub(crate) fn other_variables(&self) -> &'static str {
+        if self.variables.is_empty() { "No variables are needed." } else { "NCCL needs no variables." }
     }
 
     /// Whether a pod uses the whole machine.

@@ -1,5 +1,6 @@
 //! The pod that runs the ranks, the same in every kind.
 
+use crate::Variable;
 use crate::plan::Plan;
 use crate::text::{indent, list, unexpanded, yaml};
 
@@ -169,9 +170,20 @@ fn container(plan: &Plan, shape: Shape<'_>) -> String {
         text.push_str(&format!("command:\n{}", list(shape.command)));
     }
     if shape.environment {
-        text.push_str(
-            "# No variables are needed. To check transports and NICs with plumb doctor:\n# env:\n# - name: NCCL_DEBUG\n#   value: INFO\n",
-        );
+        let other = plan.other_variables();
+        if plan.variables.is_empty() {
+            text.push_str(&format!(
+                "# {other} To check transports and NICs with plumb doctor:\n# env:\n# - name: NCCL_DEBUG\n#   value: INFO\n"
+            ));
+        } else {
+            text.push_str("env:\n");
+            for Variable { name, value, why } in &plan.variables {
+                text.push_str(&format!("# {why}\n- name: {name}\n  value: {}\n", yaml(value)));
+            }
+            text.push_str(&format!(
+                "# {other} To check transports and NICs with plumb doctor:\n# - name: NCCL_DEBUG\n#   value: INFO\n"
+            ));
+        }
     }
     let resources = resources(plan);
     text.push_str("resources:\n");

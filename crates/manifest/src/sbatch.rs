@@ -1,8 +1,8 @@
 //! A Slurm script: one torchrun per node, or one task per rank for MPI programs.
 
 use crate::plan::Plan;
-use crate::program;
 use crate::text::shell;
+use crate::{Variable, program};
 
 pub(crate) fn write(plan: &Plan) -> Result<String, String> {
     let Plan { name, nodes, gpus, .. } = plan;
@@ -34,7 +34,13 @@ pub(crate) fn write(plan: &Plan) -> Result<String, String> {
              ulimit -l unlimited 2>/dev/null || echo \"memlock is limited to $(ulimit -l) KiB: raise it for slurmd\" >&2\n\n",
         );
     }
-    text.push_str("# No variables are needed. To check transports and NICs with plumb doctor:\n# export NCCL_DEBUG=INFO\n\n");
+    for Variable { name, value, why } in &plan.variables {
+        text.push_str(&format!("# {why}\nexport {name}={value}\n"));
+    }
+    text.push_str(&format!(
+        "# {} To check transports and NICs with plumb doctor:\n# export NCCL_DEBUG=INFO\n\n",
+        plan.other_variables()
+    ));
     let container = plan
         .image
         .as_deref()

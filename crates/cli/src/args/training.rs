@@ -32,7 +32,7 @@ impl TrainingJob {
 pub(crate) struct TrainedJob {
     /// What describes the job: a job file (TOML or JSON), a script or command line that trains, settings of DeepSpeed or of the
     /// Hugging Face Trainer, config.json of a model, a manifest. Several files make one job; `-` for standard input.
-    #[arg(value_name = "JOB", value_hint = ValueHint::FilePath, required_unless_present_any = ["deepspeed", "megatron", "from"])]
+    #[arg(value_name = "JOB", value_hint = ValueHint::FilePath, required_unless_present_any = ["deepspeed", "megatron", "model", "from"])]
     pub(crate) job: Vec<PathBuf>,
 
     /// Settings of DeepSpeed.

@@ -74,6 +74,9 @@ impl Job {
                 let all = [Precision::Fp16, Precision::Bf16, Precision::Fp8];
                 run.precision =
                     named(&all, Precision::name, value).ok_or_else(|| bad("fp16, bf16 or fp8"))?;
+                if run.precision == Precision::Fp8 && self.cluster.gpu.quarter.is_none() {
+                    return Err(JobError::new(format!("`{change}`: {} has no FP8", self.cluster.gpu.name)));
+                }
             }
             "recompute" => {
                 let all = [Recompute::None, Recompute::Selective, Recompute::Full];
@@ -110,9 +113,14 @@ impl Job {
                 }
             }
             _ => {
+                let distance = |it: &str| strsim::damerau_levenshtein(it, key);
                 let near =
-                    KEYS.iter().min_by_key(|it| strsim::damerau_levenshtein(it, key)).unwrap_or(&"network");
-                return Err(JobError::new(format!("`{key}` cannot be changed: did you mean `{near}`?")));
+                    KEYS.iter().filter(|it| 2 * distance(it) <= it.len()).min_by_key(|it| distance(it));
+                let hint = near.map_or_else(
+                    || format!("what can be changed is {}", KEYS.join(", ")),
+                    |it| format!("did you mean `{it}`?"),
+                );
+                return Err(JobError::new(format!("`{key}` cannot be changed: {hint}")));
             }
         }
         Ok(job)

@@ -256,8 +256,8 @@ fn network(known: &Collectives, inter: &Inter) -> f64 {
 fn step(known: &Collectives, inter: &Inter) -> f64 {
     let latency = &known.latency;
     match inter.kind {
-        // The first generation of EFA has NICs of 100 Gbps.
-        NicKind::Efa if inter.rate.0 <= 100.0 => latency.efa_1,
+        // The first generation of EFA has up to eight NICs of 100 Gbps, the second 32 of them.
+        NicKind::Efa if inter.rate.0 <= 100.0 && inter.nics <= 8 => latency.efa_1,
         NicKind::Efa => latency.efa,
         NicKind::GpuDirectTcp => latency.gpudirect_tcp,
         NicKind::Slingshot => latency.slingshot,

@@ -67,9 +67,16 @@ pub fn find(name: &str) -> Result<Model, String> {
     if let Some(row) = all().get(wanted) {
         return Ok(row.model());
     }
-    let near = names().min_by_key(|it| strsim::damerau_levenshtein(it, wanted));
-    let near = near.map(|it| format!(": did you mean `{it}`?")).unwrap_or_default();
-    Err(format!("plumb knows no model `{name}`{near}"))
+    let distance = |it: &str| strsim::damerau_levenshtein(it, wanted);
+    let near = names().filter(|it| 3 * distance(it) <= it.len()).min_by_key(|it| distance(it));
+    let hint = match near {
+        Some(it) => format!("did you mean `{it}`?"),
+        None => format!(
+            "it knows {}; of others give config.json of Hugging Face, or their shape in [model]",
+            names().collect::<Vec<_>>().join(", ")
+        ),
+    };
+    Err(format!("plumb knows no model `{name}`: {hint}"))
 }
 
 #[cfg(test)]
@@ -92,5 +99,7 @@ mod tests {
             find("llama-3-9b").unwrap_err(),
             "plumb knows no model `llama-3-9b`: did you mean `llama-3-8b`?"
         );
+        let far = find("something-else").unwrap_err();
+        assert!(!far.contains("did you mean") && far.contains("config.json"), "{far}");
     }
 }

@@ -49,8 +49,9 @@ fn model(draft: &mut Draft) -> Result<(), String> {
     if layers.is_none() && name.is_none() {
         return Err("the model is not given: add --model NAME, as in --model llama-3-8b, or --model config.json of Hugging Face".to_owned());
     }
-    // A model by a flag replaces the one of the inputs.
-    if name == Some(Weight::Flag) || layers == Some(Weight::Flag) {
+    // A model by a flag replaces the one of the inputs; `--set layers=40` alone changes it.
+    let shape = ["model.layers", "model.hidden", "model.heads"];
+    if name == Some(Weight::Flag) || shape.iter().all(|it| draft.weight(it) == Some(Weight::Flag)) {
         let replaced = layers.is_some_and(|it| it < Weight::Flag);
         draft.retain(|key, weight| !key.starts_with("model.") || weight == Weight::Flag);
         draft.assumed.retain(|it| !it.contains("vocabulary"));

@@ -86,7 +86,9 @@ fn follow(inputs: &mut Inputs<'_>, text: &Text, variables: &[(String, String)]) 
     let files = &mut *inputs.files;
     // A line of options alone is a command too; lines of a pasted one may lack their backslashes.
     let body = if text.text.trim_start().starts_with("--") {
-        format!("megatron {}", text.text.trim().replace('\n', " "))
+        let one_line =
+            ["\\\r\n", "\\\n", "\n"].iter().fold(text.text.trim().to_owned(), |it, end| it.replace(end, " "));
+        format!("megatron {one_line}")
     } else {
         text.text.clone()
     };

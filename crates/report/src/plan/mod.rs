@@ -15,7 +15,7 @@ use crate::expect::rounded;
 use crate::predict::text::{bottleneck, describe};
 
 pub use groups::{Group, Rank};
-pub use settings::{Target, command};
+pub use settings::{Target, command, variables};
 
 /// Runners-up that are kept.
 const RUNNERS_UP: usize = 20;

@@ -1,6 +1,7 @@
 //! The best layout in the settings of a framework.
 
 use forecast::training::{Framework, Job, Precision, Recompute};
+use manifest::Variable;
 use serde_json::{Value, json};
 
 /// What settings are written for.
@@ -80,6 +81,22 @@ pub fn command(job: &Job, given: &[String]) -> Vec<String> {
     words
 }
 
+/// Variables without which the program of a rank does not start.
+pub fn variables(job: &Job) -> Vec<Variable> {
+    let run = &job.run;
+    let ordered = run.framework == Framework::Megatron && (run.tp > 1 || run.cp > 1);
+    let mut all = Vec::new();
+    // `megatron/training/arguments.py` of core 0.13.0 to 0.19.0 refuses to start without it before Blackwell.
+    if ordered && job.cluster.gpu.compute < 100 {
+        all.push(Variable {
+            name: "CUDA_DEVICE_MAX_CONNECTIONS",
+            value: "1",
+            why: "Megatron-LM refuses tensor and context parallelism without it before Blackwell.",
+        });
+    }
+    all
+}
+
 fn pretty(value: &Value) -> Result<String, String> {
     serde_json::to_string_pretty(value).map(|it| it + "\n").map_err(|error| error.to_string())
 }
@@ -93,7 +110,12 @@ fn lines(words: &[String]) -> String {
         } else {
             text.push(' ');
         }
-        text.push_str(word);
+        let plain = |it: char| it.is_ascii_alphanumeric() || "-_.".contains(it);
+        if word.chars().all(plain) {
+            text.push_str(word);
+        } else {
+            text.push_str(&format!("'{word}'"));
+        }
     }
     text.push('\n');
     text
@@ -125,7 +147,9 @@ fn megatron(job: &Job) -> Vec<String> {
         set("kv-channels", number(model.head_width));
     }
     if model.gated {
+        // Models with a gate are of Llama's kind: rotary positions, RMSNorm, no biases.
         set("swiglu", None);
+        set("disable-bias-linear", None);
     }
     if !model.tied {
         set("untie-embeddings-and-output-weights", None);
@@ -143,6 +167,7 @@ fn megatron(job: &Job) -> Vec<String> {
         set("moe-grouped-gemm", None);
         set("expert-model-parallel-size", number(run.ep));
     }
+    set("vocab-size", number(model.vocab));
     set("seq-length", number(run.seq));
     set("max-position-embeddings", number(run.seq));
     set("micro-batch-size", number(run.micro_batch));
@@ -179,6 +204,16 @@ fn megatron(job: &Job) -> Vec<String> {
     }
     if run.offload.optimizer {
         words.extend(["--optimizer-cpu-offload", "--use-precision-aware-optimizer"].map(str::to_owned));
+    }
+    if model.gated {
+        words.extend(["--position-embedding-type", "rope", "--normalization", "RMSNorm"].map(str::to_owned));
+    }
+    if let Some(experts) = model.experts {
+        words.extend(["--moe-token-dispatcher-type", "alltoall"].map(str::to_owned));
+        let dense = model.layers.saturating_sub(experts.layers);
+        if dense > 0 {
+            words.extend(["--moe-layer-freq".to_owned(), format!("([0]*{dense}+[1]*{})", experts.layers)]);
+        }
     }
     let more: &[&str] = match run.recompute {
         Recompute::None => &[],
