@@ -3,7 +3,7 @@
 use fabric::units::GigabytesPerSecond;
 
 use crate::fleet::{Fleet, Host, Pair};
-use crate::judge::{Class, Culprit, Finding, Question};
+use crate::judge::{Class, Culprit, Finding, Question, Split};
 use crate::measured::{CLOSE, Measured, Repeated};
 use crate::nics::{self, NicSample};
 use crate::random::Random;
@@ -200,7 +200,8 @@ impl Validation {
             if low && !self.all_launches.is_decided() {
                 return Some(Step::All(rest));
             }
-            return if low && self.differs() {
+            // Groups explain what pairs showed: more of them would say the same.
+            return if low && self.differs() && self.split().is_none() {
                 self.search.more().filter(tells).map(Step::Pairs)
             } else {
                 None
@@ -370,11 +371,26 @@ impl Validation {
         if self.search.samples().is_empty() { Vec::new() } else { self.search.judgement().open }
     }
 
+    /// Groups of machines that are slow across.
+    pub fn split(&self) -> Option<Split> {
+        self.search.judgement().split
+    }
+
+    /// How many launches of all machines failed although others did not.
+    pub fn failed_together(&self) -> usize {
+        self.all_launches.rates.iter().filter(|it| it.is_none()).count()
+    }
+
     /// GO only for what was measured.
     pub fn verdict(&self) -> Verdict {
         let findings = self.findings();
-        let out = findings.iter().any(|it| it.class != Class::Inconclusive);
-        let whole = self.search.fleet().len() < 2 || self.enough(self.all);
+        let split = self.split().is_some();
+        let out = split || findings.iter().any(|it| it.class != Class::Inconclusive);
+        // One machine has nobody to be compared with.
+        let whole = match self.search.fleet().len() {
+            0 | 1 => self.expected.local.is_some(),
+            _ => self.enough(self.all),
+        };
         let alone = self.local.as_ref().is_some_and(|it| it.iter().all(Option::is_some));
         let open = self.open().iter().any(|it| matches!(it, Question::Host(_)));
         // All together are as slow as the slowest: three launches of all answer what pairs left open.
@@ -385,14 +401,17 @@ impl Validation {
             rounds if rounds < FULL => !self.loses_together() && (!self.wavers() || self.is_noisy()),
             _ => true,
         };
-        let answered = answered && asked;
-        if whole && alone && findings.is_empty() && answered && self.sweep_is_done() {
+        // A launch that failed once may fail again in the middle of a training.
+        let answered = answered && asked && self.failed_together() == 0;
+        if whole && alone && findings.is_empty() && !split && answered && self.sweep_is_done() {
             return Verdict::Go;
         }
         let proven = match self.without() {
             Measured::Not => self.rest().len() < 2 || (whole && self.rest() == self.all_launches.hosts),
             measured => self.enough(measured),
         };
+        // No machine is to be taken out for a split: nothing is left to prove.
+        let proven = proven || split && findings.is_empty();
         if out && proven { Verdict::NoGo } else { Verdict::Inconclusive }
     }
 

@@ -7,7 +7,10 @@ use std::collections::BTreeSet;
 use fabric::units::GigabytesPerSecond;
 use proptest::prelude::*;
 use validate::simulate::{Model, Spec};
-use validate::{Class, Culprit, Fleet, Host, Limits, Pair, Sample, Search, Validation, Verdict, judge};
+use validate::{
+    Class, Culprit, Expected, Fleet, Host, Limits, Pair, Rates, Sample, Scope, Search, Step, Validation,
+    Verdict, judge,
+};
 
 fn run(spec: &str) -> Validation {
     Model::new(Spec::read(spec).unwrap()).run(Limits::default(), |_, _| {})
@@ -141,6 +144,65 @@ fn two_machines_cannot_tell_which_of_them_it_is() {
     let it = run("nodes=2,slow=node001:0.5");
     assert_eq!(it.verdict(), Verdict::Inconclusive);
     assert!(named(&it).is_empty());
+}
+
+/// Passes a fleet through a validation without expectations: `pair` is what a pair reaches in a launch, `all` what all do, by number.
+fn driven(
+    machines: usize,
+    mut pair: impl FnMut(usize, Pair) -> Option<f64>,
+    mut all: impl FnMut(usize) -> Option<f64>,
+) -> Validation {
+    let fleet = Fleet::new((0..machines).map(|it| format!("n{it}")).collect());
+    let scope = Scope { nics: false, ..Scope::default() };
+    let mut it =
+        Validation::new(fleet, Expected { local: None, all: None }, Limits::default()).with_scope(scope);
+    it.measure_links(40);
+    while let Some(step) = it.next() {
+        let number = it.launches();
+        assert!(number < 80, "it ends");
+        let rates = match &step {
+            Step::Local(hosts) => Rates::Each(vec![Some(100.0); hosts.len()]),
+            Step::Pairs(pairs) => Rates::Each(pairs.iter().map(|it| pair(number, *it)).collect()),
+            Step::Smoke(it) => Rates::One(pair(number, *it)),
+            Step::Scale(_) | Step::All(_) | Step::Without(_) => Rates::One(all(number)),
+            Step::Nics(_) => Rates::Nics(Vec::new()),
+        };
+        it.record(&step, rates.into());
+    }
+    it
+}
+
+#[test]
+fn machines_on_both_sides_of_a_slow_uplink_are_not_go() {
+    let across = |it: Pair| it.hosts().iter().filter(|it| it.0 < 4).count() == 1;
+    let it = driven(8, |_, it| Some(if across(it) { 5.5 } else { 23.4 }), |_| Some(12.3));
+    // All together reach more than a quarter of a pair, and no machine is to be blamed.
+    assert!(it.findings().is_empty(), "{:?}", it.findings());
+    assert_eq!(it.split().unwrap().groups.iter().map(Vec::len).collect::<Vec<_>>(), [4, 4]);
+    assert_eq!(it.verdict(), Verdict::NoGo);
+    assert!(it.launches() < 20, "every pair once is enough: {}", it.launches());
+}
+
+#[test]
+fn a_machine_that_fails_for_a_while_is_named() {
+    let five = |it: Pair| it.hosts().contains(&Host(5));
+    // In launches 3 to 6 everything with machine 5 fails; before and after it is normal.
+    let away = |number: usize| (3..7).contains(&number);
+    let it = driven(
+        8,
+        |number, it| (!(away(number) && five(it))).then_some(23.4),
+        |number| (!away(number)).then_some(20.0),
+    );
+    assert_eq!(it.findings().iter().map(|it| it.culprit).collect::<Vec<_>>(), [Culprit::Host(Host(5))]);
+    assert_ne!(it.verdict(), Verdict::Go);
+}
+
+#[test]
+fn a_launch_of_all_that_failed_once_is_not_go() {
+    let mut first = true;
+    let it = driven(8, |_, _| Some(23.4), |_| if std::mem::take(&mut first) { None } else { Some(20.0) });
+    assert_eq!((it.failed_together(), it.findings().len()), (1, 0));
+    assert_eq!(it.verdict(), Verdict::Inconclusive);
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! A validation of real machines: the verdict of each stage, who is not fit and why, and what to do next.
 
 use ::validate::live::{Engine, Launch as Launched, Run};
-use ::validate::{Class, Culprit, Step, Usual, Validation, Verdict};
+use ::validate::{Class, Culprit, Fleet, Host, Step, Usual, Validation, Verdict};
 
 use super::simulated::{accused, headline, launch, named_out, open};
-use super::{Accused, Launch, Matrix, Next, Stage, Validate, bandwidth, list, word};
+use super::{Accused, Launch, Matrix, Next, Split, Stage, Validate, bandwidth, list, word};
 
 /// A clock this far off is worth a word: lines of two logs can no longer be put in order.
 const CLOCK: f64 = 1.0;
@@ -48,7 +48,7 @@ impl Validate {
         notes.extend(
             beside.nodes.iter().filter(|it| !it.blocks).map(|it| format!("{}: {}", it.host, it.text)),
         );
-        let mut not_known: Vec<String> = Vec::new();
+        let (mut not_known, mut splits) = (Vec::new(), Vec::new());
         let (mut verdict, mut matrix) = (Verdict::Inconclusive, None);
         if let Some(validation) = run.validation() {
             let fleet = validation.search().fleet();
@@ -71,6 +71,8 @@ impl Validate {
             let reference = validation.search().judgement().reference.filter(|_| !samples.is_empty());
             matrix = reference.map(|it| Matrix::of(fleet, samples, &it, "pairs".to_owned()));
             not_known.extend(unexplained_loss(validation));
+            not_known.extend(unexplained_failure(run, validation, &findings));
+            splits.extend(validation.split().map(|it| split(fleet, &it)));
             if let (true, Some(left)) = (verdict != Verdict::Inconclusive, unmeasured_links(run)) {
                 not_known.push(left);
             }
@@ -101,7 +103,7 @@ impl Validate {
             next: next(run, verdict, &blocked, beside),
             findings,
             notes,
-            splits: Vec::new(),
+            splits,
             launches,
             tests: Vec::new(),
             matrix,
@@ -221,6 +223,32 @@ fn unexplained_loss(validation: &Validation) -> Option<String> {
     })
 }
 
+/// A launch of all machines that failed although others did not, where nobody is accused.
+fn unexplained_failure(run: &Run, validation: &Validation, findings: &[Accused]) -> Option<String> {
+    let failed = validation.failed_together();
+    if failed == 0 || !findings.is_empty() {
+        return None;
+    }
+    let all = run.launches().iter().filter(|it| matches!(it.step, Step::All(_)));
+    let reason = all
+        .flat_map(|launch| launch.items.iter().filter_map(|it| run.measurement(launch.number, it)))
+        .find_map(|it| it.failed.as_deref());
+    let reason = reason.map(|it| format!(": {it}")).unwrap_or_default();
+    let times = if failed == 1 { "once".to_owned() } else { format!("{failed} times") };
+    Some(format!("why the launch of all machines failed {times}{reason}"))
+}
+
+/// Groups that are slow across, with the names of their machines.
+pub(super) fn split(fleet: &Fleet, it: &::validate::Split) -> Split {
+    let names = |group: &Vec<Host>| group.iter().map(|it| fleet.name(*it).to_owned()).collect();
+    Split {
+        test: "pairs".to_owned(),
+        groups: it.groups.iter().map(names).collect(),
+        share: it.share,
+        across: it.across,
+    }
+}
+
 /// What the rounds left out.
 fn unmeasured_links(run: &Run) -> Option<String> {
     let validation = run.validation()?;
@@ -299,6 +327,9 @@ fn sentence(
             let rate =
                 validation.all().rate().map(|it| format!(": over TCP the machines reach {}", bandwidth(it)));
             format!("INCONCLUSIVE: the GPUs were not measured{}", rate.unwrap_or_default())
+        }
+        Verdict::Inconclusive if findings.is_empty() && fleet.len() == 1 => {
+            "INCONCLUSIVE: the machine runs the collective, and nothing says what it should reach (--instance)".to_owned()
         }
         Verdict::Inconclusive
             if findings.is_empty() && fleet.len() == 2 && validation.all().rate().is_some() =>
@@ -412,7 +443,7 @@ fn pairs(run: &Run, own: &[&Launched]) -> Stage {
     let found = validation.findings();
     let named = found.iter().any(|it| it.partners > 0);
     let verdict = match () {
-        () if named => "found",
+        () if named || validation.split().is_some() => "found",
         () if !validation.open().is_empty() => "open",
         () => "ok",
     };
@@ -460,6 +491,13 @@ fn next(run: &Run, verdict: Verdict, blocked: &[&Unfit], beside: &Beside) -> Opt
         .map(|it| fleet.name(it))
         .filter(|it| !blocked.iter().any(|out| out.host == *it))
         .collect();
+    let split = validation.split().filter(|_| out_of_fleet(validation).is_empty());
+    let fit = match split.as_ref().and_then(|it| it.groups.first()) {
+        Some(group) => {
+            fit.into_iter().filter(|it| group.iter().any(|host| fleet.name(*host) == *it)).collect()
+        }
+        None => fit,
+    };
     let first = fit.first()?;
     let out: Vec<&str> = run.plan().hosts.iter().map(String::as_str).filter(|it| !fit.contains(it)).collect();
     let gpus = if chosen.engine == Engine::Nccl { chosen.ranks } else { 1 };
@@ -480,9 +518,21 @@ fn next(run: &Run, verdict: Verdict, blocked: &[&Unfit], beside: &Beside) -> Opt
     };
     let text = match verdict {
         Verdict::Go => "stop benchmarking, start training".to_owned(),
+        _ if split.is_some() => {
+            format!(
+                "check the uplinks between the groups; until then train inside one, here of {}",
+                fit.len()
+            )
+        }
         _ => format!("start training on the other {} while these are repaired", fit.len()),
     };
     Some(Next { text, command })
+}
+
+/// Machines that are to be taken out.
+fn out_of_fleet(validation: &Validation) -> Vec<Host> {
+    let rest = validation.rest();
+    validation.search().fleet().hosts().filter(|it| !rest.contains(it)).collect()
 }
 
 /// One word for a shell.

@@ -44,7 +44,7 @@ impl Validate {
             source,
             hosts: fleet.names().to_vec(),
             findings,
-            splits: Vec::new(),
+            splits: validation.split().map(|it| super::live::split(fleet, &it)).into_iter().collect(),
             stages: Vec::new(),
             next: None,
             notes: Vec::new(),
@@ -71,11 +71,22 @@ pub(super) fn headline(
         },
         Verdict::NoGo => {
             let out = named_out(&all_out(fleet, validation), findings);
+            if let (true, Some(it)) = (out.is_empty(), validation.split()) {
+                let sizes: Vec<String> = it.groups.iter().map(|it| it.len().to_string()).collect();
+                return format!(
+                    "NO-GO: the machines fall into groups of {}: pairs across them reach {} of pairs inside",
+                    sizes.join(" and "),
+                    percent(it.share)
+                );
+            }
             let proof = match validation.without().rate() {
                 Some(rate) => format!(": without, the others reach {}", bandwidth(rate)),
                 None => String::new(),
             };
             format!("NO-GO: take out {}{proof}", list(&out, 8))
+        }
+        Verdict::Inconclusive if findings.is_empty() && validation.failed_together() > 0 => {
+            "INCONCLUSIVE: a launch of all machines failed, and no pair of machines explains it".to_owned()
         }
         Verdict::Inconclusive if findings.is_empty() => {
             "INCONCLUSIVE: all together are too slow, and no pair of machines explains it".to_owned()

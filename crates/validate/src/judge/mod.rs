@@ -205,7 +205,8 @@ impl<'a> Analysis<'a> {
         loop {
             self.split = self.groups();
             let votes = self.votes();
-            let found = self.group(&votes).or_else(|| self.host(&votes)).or_else(|| self.link(&votes));
+            let found = self.group(&votes).or_else(|| self.failing(&votes));
+            let found = found.or_else(|| self.host(&votes)).or_else(|| self.link(&votes));
             let Some(finding) = found else { return self.close(&votes) };
             if let Culprit::Host(host) = finding.culprit {
                 self.accused.insert(host);
@@ -257,6 +258,29 @@ impl Analysis<'_> {
             chance: chance.min(1.0),
             loss: None,
         }
+    }
+
+    /// A machine whose measurements failed with several machines that fail with nobody else. Noise makes pairs slow; it does not make
+    /// them fail.
+    fn failing(&self, votes: &Votes) -> Option<Finding> {
+        if !matches!(self.measure, Measure::Rate(_)) {
+            return None;
+        }
+        let failed_with = |host: Host| -> BTreeSet<Host> {
+            let failed =
+                votes.all().iter().filter(|it| it.share.is_none() && it.pair.hosts().contains(&host));
+            failed.map(|it| it.pair.other(host)).collect()
+        };
+        let alone = |host: Host, other: Host| failed_with(other).iter().all(|it| *it == host);
+        let suspects = votes.suspects().into_iter().filter(|it| {
+            let partners = failed_with(it.host);
+            partners.len() >= WITNESSES && partners.iter().all(|other| alone(it.host, *other))
+        });
+        let worst = suspects.max_by_key(|it| failed_with(it.host).len())?;
+        let always = worst.votes.iter().all(|it| it.share.is_none());
+        let class = if always { Class::Node } else { Class::Intermittent };
+        let partners = failed_with(worst.host).len();
+        Some(Self::finding(class, Culprit::Host(worst.host), &worst.votes, partners, worst.chance))
     }
 
     /// The machine that is slow against machines that others cleared, and least by chance.
