@@ -92,6 +92,43 @@ fn the_job_file_of_the_best_layout_is_predicted_the_same() {
     assert!(input.stderr.contains("is both input and output"), "{}", input.stderr);
 }
 
+/// Whatever is written for another program is read by `plumb predict` as the same job.
+#[test]
+fn what_is_emitted_is_read_again_as_the_same_job() {
+    let folder = testbed::Folder::new("emitted");
+    let best = plan(&[BARE, "--format", "json"]).json();
+    let nodes = ["--instance", "p5.48xlarge", "--nodes", "16"];
+    for (kind, more) in [
+        ("megatron", &nodes[..]),
+        ("sbatch", &nodes[..2]),
+        ("trainjob", &[]),
+        ("pytorchjob", &[]),
+        ("jobset", &[]),
+        ("job", &[]),
+    ] {
+        let emitted = plan(&[BARE, "--emit", kind, "--image", "registry/megatron:1"]);
+        assert_eq!(emitted.code, Some(0), "{kind}: {}", emitted.stderr);
+        let path = folder.path().join(kind);
+        fs::write(&path, &emitted.stdout).expect("a file");
+        let path = path.to_str().expect("UTF-8");
+        let again = plumb(["predict", path, "--format", "json"].into_iter().chain(more.iter().copied()));
+        assert_eq!(again.code, Some(0), "{kind}: {}", again.stderr);
+        let (time, wanted) = (&again.json()["step_time_s"], &best["best"]["step_time_s"]);
+        let off = time.as_f64().unwrap() / wanted.as_f64().unwrap() - 1.0;
+        // Megatron pads the vocabulary.
+        assert!(off.abs() < 0.005, "{kind}: {time} for {wanted}");
+        if kind != "megatron" {
+            assert!(emitted.stdout.contains("CUDA_DEVICE_MAX_CONNECTIONS"), "{kind}");
+        }
+    }
+    let mpi = plan(&[BARE, "--emit", "mpijob", "--image", "registry/megatron:1"]);
+    assert!(
+        mpi.code == Some(2) && mpi.stderr.contains("takes rank and size from torchrun"),
+        "{}",
+        mpi.stderr
+    );
+}
+
 #[test]
 fn settings_are_those_of_the_best_layout() {
     let best = plan(&[MEGATRON, "--format", "json"]).json();

@@ -130,6 +130,13 @@ pub(crate) fn check(model: &Model, cluster: &Cluster, run: &Run) -> Result<Count
                 most: model.layers.into(),
             });
         }
+        if run.framework == Framework::Megatron {
+            let layers = u64::from(model.layers);
+            let even = (0..=2).any(|ends| (layers + ends).is_multiple_of(pieces));
+            if !even {
+                divides("layers", layers, "pp x vpp", pieces)?;
+            }
+        }
     }
     divides("tokens of a sequence", run.seq.into(), "cp", run.cp.into())?;
     if cluster.on_node() > u64::from(cluster.gpus_there) {
@@ -149,9 +156,14 @@ pub(crate) fn check(model: &Model, cluster: &Cluster, run: &Run) -> Result<Count
     } else if run.ep > 1 {
         return Err(Broken::Together("`ep` needs a mixture of experts: set `experts` in [model]"));
     }
-    if run.zero == 3 && run.pp > 1 && run.framework == Framework::DeepSpeed {
+    if run.zero >= 2 && run.pp > 1 && run.framework == Framework::DeepSpeed {
         return Err(Broken::Together(
-            "DeepSpeed's ZeRO-3 has no pipeline stages: set `pp` to 1, or `zero` to 1",
+            "DeepSpeed's ZeRO-2 and ZeRO-3 have no pipeline stages: set `pp` to 1, or `zero` to 1",
+        ));
+    }
+    if run.zero > 0 && run.framework == Framework::Ddp {
+        return Err(Broken::Together(
+            "DDP keeps all states on every rank: set `zero` to 0, or `framework` to fsdp or deepspeed",
         ));
     }
     if (run.offload.params && run.zero < 3) || (run.offload.optimizer && run.zero == 0) {

@@ -176,10 +176,15 @@ fn stated(
     pods: &[PodTemplate<'_>],
 ) -> Option<Count> {
     let tree = &submission.tree;
-    if tree.at(workload.root, &["spec", "elasticPolicy"]).is_some() {
-        return None;
+    if let Some(policy) = tree.at(workload.root, &["spec", "elasticPolicy"]) {
+        let number = |name: &str| tree.get(policy, name).and_then(|it| tree.integer(it));
+        // As many at least as at most: the number is fixed.
+        if number("minReplicas").is_none() || number("minReplicas") != number("maxReplicas") {
+            return None;
+        }
     }
-    let working = || pods.iter().filter(|it| it.works);
+    // The pods of a TrainJob get their GPUs from its runtime.
+    let working = || pods.iter().filter(|it| it.works || (kind == "TrainJob" && it.pod.partial));
     let first = working().next()?;
     let sum = |unstated: Option<u64>| {
         working().try_fold(0u64, |sum, it| Some(sum.saturating_add(it.pod.replicas.or(unstated)?)))

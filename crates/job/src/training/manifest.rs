@@ -35,17 +35,21 @@ pub(super) fn read(inputs: &mut Inputs<'_>, text: &Text) -> Result<(), String> {
             job.kind
         ));
     }
-    let Some(workload) = submitted.jobs.iter().position(|it| std::ptr::eq(it, *job)) else { return Ok(()) };
-    cluster(inputs, job, name);
-    // Ranks run in the containers with GPUs; the launcher of an MPIJob starts them.
+    // Ranks run in the containers with GPUs; the launcher of an MPIJob starts them. Beside a runtime that describes the machines, a
+    // TrainJob has the command and the number of nodes.
     let mut last = Err(format!("{name}: its containers start no training that plumb knows"));
-    for (pod, template) in job.pods.iter().enumerate() {
-        for (container, it) in template.pod.containers.iter().enumerate() {
-            let owner = Owner { workload, pod, container };
-            match command(inputs, &files[0], it.node, owner, name) {
-                Ok(true) => return Ok(()),
-                Ok(false) => {}
-                Err(error) => last = Err(error),
+    let own = |it: &SubmittedJob<'_>| std::ptr::eq(it, *job);
+    let all = submitted.jobs.iter().enumerate().filter(|(_, it)| own(it) || it.kind == "TrainJob");
+    for (workload, job) in all {
+        cluster(inputs, job, name);
+        for (pod, template) in job.pods.iter().enumerate() {
+            for (container, it) in template.pod.containers.iter().enumerate() {
+                let owner = Owner { workload, pod, container };
+                match command(inputs, &files[0], it.node, owner, name) {
+                    Ok(true) => return Ok(()),
+                    Ok(false) => {}
+                    Err(error) => last = Err(error),
+                }
             }
         }
     }

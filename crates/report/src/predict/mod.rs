@@ -10,6 +10,8 @@ use std::io::{self, Write};
 use forecast::training::{Broken, Calibration, Job, Kind, Memory, Predictor, Step};
 use serde::Serialize;
 
+use crate::expect::shown;
+
 use crate::expect::rounded;
 
 pub use drawing::{Drawing, Undrawn};
@@ -198,6 +200,11 @@ impl Predict {
         let mut notes = predictor.measured_notes(&job.measured, &job.run);
         notes.extend(job.notes.clone());
         notes.extend(text::remarks(job, &step));
+        let cost = |seconds: f64, price: f64| seconds / 3600.0 * f64::from(job.cluster.nodes) * price;
+        if let (None, Some(price)) = (total, price) {
+            let thousand = shown(cost(1000.0 * step.time.0, price));
+            notes.push(format!("`steps` is not given: 1000 steps cost {thousand}"));
+        }
         Ok(Self {
             schema: "plumb.predict/1",
             job: text::describe(job),
@@ -212,9 +219,7 @@ impl Predict {
             mfu: rounded(step.mfu),
             flops_counted: "6 for each parameter a token meets, and 12 x layers x width x sequence for attention; recomputation is not counted",
             total_time_s: total.map(rounded),
-            cost: total
-                .zip(price)
-                .map(|(seconds, price)| rounded(seconds / 3600.0 * f64::from(job.cluster.nodes) * price)),
+            cost: total.zip(price).map(|(seconds, price)| rounded(cost(seconds, price))),
             memory_gib: MemoryGib::new(&step.memory),
             fits: step.memory.fits(),
             breakdown: Kind::ALL

@@ -175,7 +175,7 @@ impl Predict {
     /// Tokens and operations per second.
     pub(crate) fn speed(&self) -> String {
         format!(
-            "{} tokens/s per GPU, {} in all; {} TFLOP/s per GPU, MFU {:.0} %",
+            "{} tokens/s per GPU, {} in all; {} TFLOP/s per GPU, MFU {:.0} % (recomputation not counted)",
             shown(self.tokens_per_s_per_gpu),
             shown(self.tokens_per_s),
             shown(self.model_tflops_per_gpu),
