@@ -130,13 +130,6 @@ pub(crate) fn check(model: &Model, cluster: &Cluster, run: &Run) -> Result<Count
                 most: model.layers.into(),
             });
         }
-        if run.framework == Framework::Megatron {
-            let layers = u64::from(model.layers);
-            let even = (0..=2).any(|ends| (layers + ends).is_multiple_of(pieces));
-            if !even {
-                divides("layers", layers, "pp x vpp", pieces)?;
-            }
-        }
     }
     divides("tokens of a sequence", run.seq.into(), "cp", run.cp.into())?;
     if cluster.on_node() > u64::from(cluster.gpus_there) {
