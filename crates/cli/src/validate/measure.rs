@@ -116,8 +116,12 @@ impl Site {
 fn arguments(run: &Run, step: &Step, net: Option<&str>, alone: bool) -> Vec<OsString> {
     let size = run.size(step);
     let engine = run.chosen().map_or(Engine::Host, |it| it.engine);
-    // Every machine's results are verified once, and those of two, where they are small.
-    let check = matches!(step, Step::Smoke(_) | Step::Local(_)) && size.bytes <= 64 << 20;
+    // Every machine's results are verified: alone and together by GPUs, which is cheap there; in host memory alone and those of two,
+    // where they are small.
+    let check = match engine {
+        Engine::Nccl => matches!(step, Step::Smoke(_) | Step::Local(_) | Step::All(_)),
+        Engine::Host => matches!(step, Step::Smoke(_) | Step::Local(_)) && size.bytes <= 64 << 20,
+    };
     let name = match engine {
         Engine::Nccl => "nccl",
         Engine::Host => "host",
