@@ -5,7 +5,7 @@ use std::path::Path;
 
 use evidence::encoding::Peeked;
 use fabric::Collective;
-use report::html::{Kept, is_page};
+use report::html::{BROWSER_PAGE, Kept, is_browser_page, is_page};
 use rules::compare::{Measured, Quantity, Recorded};
 use serde_json::Value;
 
@@ -28,6 +28,9 @@ pub struct Answered {
 /// is not a run.
 pub fn answered(name: &str, source: Box<dyn Read + '_>) -> Option<Result<Answered, String>> {
     let source = Peeked::new(source, 1024).ok()?;
+    if is_browser_page(source.head()) {
+        return Some(Err(format!("{BROWSER_PAGE}, not a log")));
+    }
     let page = is_page(source.head());
     let json = Path::new(name).extension().is_some_and(|it| it == "json");
     if !page && !json {

@@ -153,6 +153,23 @@ fn pages_are_never_logs_and_bad_ones_say_so() {
         "{both:?}"
     );
 
+    // The page for browsers holds no answer, and its scripts are not a log.
+    let browser = text(&root().join("tools/page/ui/page.html"));
+    let only = write("plumb.html", &browser);
+    for command in ["doctor", "lint", "topo", "compare"] {
+        let refused = plumb([command, &only]);
+        assert_eq!((refused.code, &*refused.stdout), (Some(2), ""), "{command}: {refused:?}");
+        assert!(refused.stderr.contains("plumb.html: is plumb's page for browsers, not "), "{refused:?}");
+    }
+    write("logs/plumb.html", &browser);
+    let both = plumb(["doctor", &logs]);
+    assert_eq!(alone.code, both.code);
+    assert!(
+        both.stderr.contains("note: ")
+            && both.stderr.contains("plumb.html: is plumb's page for browsers, not a log: left out"),
+        "{both:?}"
+    );
+
     for (name, text, says) in [
         ("cut.html", page[..page.len() / 2].to_owned(), "it was cut off or changed"),
         ("newer.html", page.replace("plumb.doctor/2", "plumb.doctor/9"), "schema plumb.doctor/9"),
