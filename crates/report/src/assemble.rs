@@ -155,6 +155,7 @@ fn facts(log: &Log, diagnosis: &Diagnosis, options: Options) -> Facts {
             time: it.time,
             what: it.what,
             certain: it.certain,
+            kind: it.kind,
         }),
         ranks: ranks(log),
         communicators: case.communicators.iter().map(|it| communicator(case, it, options)).collect(),
@@ -267,7 +268,19 @@ fn environment(log: &Log) -> Vec<Environment> {
         values.entry(name).or_default().insert(value);
     }
     let differs = |name: &str| values.get(name).is_some_and(|it| it.len() > 1);
+    let mut printing: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
+    for ((name, _, set_by), it) in &all {
+        if *set_by == SetBy::Job {
+            printing.entry(name).or_default().extend(&it.ranks);
+        }
+    }
+    let everyone: BTreeSet<u32> = printing.values().flatten().copied().collect();
+    let without = |name: &str| match printing.get(name) {
+        Some(ranks) if !ranks.is_empty() => everyone.difference(ranks).copied().collect(),
+        _ => Vec::new(),
+    };
     let variable = |((name, value, set_by), it): ((&str, &str, SetBy), Use<'_>)| {
+        let having = it.ranks.iter().copied().collect();
         let (ranks, hosts) = if differs(name) { (it.ranks, it.hosts) } else { Default::default() };
         Environment {
             name: name.to_owned(),
@@ -277,6 +290,8 @@ fn environment(log: &Log) -> Vec<Environment> {
             ranks: ranks.into_iter().collect(),
             hosts: hosts.into_iter().collect(),
             evidence: evidence(&log.case, it.quote),
+            having,
+            without: without(name),
         }
     };
     all.into_iter().map(variable).collect()
