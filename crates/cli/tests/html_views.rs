@@ -228,7 +228,7 @@ fn every_ring_and_both_states_of_a_setting_can_be_chosen() {
 fn runs_are_compared_in_pictures() {
     let page = run(&["compare", "cases/training-2-nodes", "cases/training-2-nodes-1-channel"], "html").stdout;
     let measured = section(&page, "measured");
-    for name in ["step time", "tokens per second", "first step", "GPU memory at most"] {
+    for name in ["step time", "tokens per second", "first step", "peak GPU memory"] {
         assert!(measured.contains(&format!("<h3>{name}</h3>")), "{name}: {measured}");
     }
     assert!(measured.contains(">325 ms</text>") && measured.contains("x 1.76"), "{measured}");
