@@ -87,7 +87,7 @@ impl View for Record {
                 Column::Number("process"),
                 Column::Text("device"),
             ];
-            parts::more(html, &ranks, |html| parts::table(html, "Ranks", &columns, &rows));
+            parts::more(html, &ranks, |html| parts::table(html, "Ranks and their devices", &columns, &rows));
         });
         page
     }
