@@ -114,11 +114,11 @@ fn lanes(doctor: &Doctor, troubles: &Troubles<'_>) -> (Vec<Lane>, usize) {
     let event = trouble::is_failure(failure.kind).then(|| trouble::event(failure));
     match (lanes.iter_mut().find(|it| it.first.is_some()), event) {
         // The line that shows the first failure may be of another rank, or not be among the last lines of its own.
-        (Some(lane), Some(event)) => {
-            if !lane.events.iter().any(|it| (&it.file, it.line) == (&event.file, event.line)) {
-                lane.events.insert(0, event);
-                lane.events.sort_by_key(|it| it.what);
-            }
+        (Some(lane), Some(event))
+            if !lane.events.iter().any(|it| (&it.file, it.line) == (&event.file, event.line)) =>
+        {
+            lane.events.insert(0, event);
+            lane.events.sort_by_key(|it| it.what);
         }
         (None, event) if failure.rank.is_some() || failure.host.is_some() => {
             let (host, first) = (failure.host.clone().unwrap_or_default(), Some(failure.kind));
