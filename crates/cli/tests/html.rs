@@ -338,6 +338,7 @@ fn what_is_not_in_the_input_is_not_drawn_as_seen() {
     assert!(map.contains("node 1 (by rank): not seen in this input"), "{map}");
     assert_eq!(map.matches(">NET/Libfabric with GPUDirect</text>").count(), 1, "{map}");
     assert!(map.contains("without the finding gpudirect-missing-on-another-rank"), "{map}");
+    assert!(section_of("env-rich", "settings").contains("NCCL_LL_BUFFSIZE"));
     let settings = section_of("socket-family-mixed", "settings");
     assert!(settings.contains("rank 1 on node-1; rank 0 prints other variables, not this one"), "{settings}");
 }

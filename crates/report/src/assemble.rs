@@ -4,6 +4,7 @@ mod events;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use evidence::signals::application::INVALID_VALUE;
 use evidence::{Case, Quote, paths};
 use job::{Scope, Setter};
 use rules::{Diagnosis, Found, Log};
@@ -262,6 +263,17 @@ fn environment(log: &Log) -> Vec<Environment> {
             entry.ranks.extend(process.rank);
             entry.hosts.extend((!process.host.is_empty()).then(|| process.host.to_string()));
         }
+    }
+    // A value that NCCL could not read: it prints that instead of the line about the variable.
+    for it in log.case.sightings_of(&INVALID_VALUE) {
+        let entry = all.entry((it.get("name"), it.get("value"), SetBy::Job)).or_insert(Use {
+            processes: 0,
+            ranks: BTreeSet::new(),
+            hosts: BTreeSet::new(),
+            quote: &it.quote,
+        });
+        entry.processes += 1;
+        entry.ranks.extend(log.case.rank_of(it));
     }
     let mut values: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (name, value, _) in all.keys() {
