@@ -130,15 +130,20 @@ pub fn answer(
         })
         .collect();
     let comparison = Comparison::of(&runs, baseline);
-    if !comparison.is_comparable() {
+    let not_comparable = (!comparison.is_comparable()).then(|| {
         let has = comparison.measurements().into_iter().zip(names);
         let has: Vec<String> = has.map(|(has, name)| format!("{name} has {has}")).collect();
-        return Err(format!(
+        format!(
             "no two of these runs have a measurement in common: {}; plumb compares times of training steps and runs, tokens per second, memory, and bandwidths of nccl-tests or plumb bench",
             has.join("; ")
-        ));
-    }
+        )
+    });
     let mut compare = Compare::new(&comparison);
+    // What differs is an answer too.
+    if let Some(reason) = not_comparable.clone().filter(|_| compare.differs.is_empty()) {
+        return Err(reason);
+    }
+    compare.not_comparable = not_comparable;
     Redactor::secrets().compare(&mut compare);
     Ok(compare)
 }

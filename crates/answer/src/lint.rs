@@ -39,6 +39,9 @@ pub fn read(name: &str, source: Box<dyn Read + '_>) -> Result<Submission, (Strin
         let line = error.as_bytes().iter().take(before).filter(|it| **it == b'\n').count() + 1;
         (name.to_owned(), Trouble { line, column: 1, text: "is not UTF-8".to_owned() })
     })?;
+    if report::html::is_browser_page(text.as_bytes()) {
+        return Err(failed(format!("{}, not a manifest or a script", report::html::BROWSER_PAGE)));
+    }
     if let Some(command) = report::html::command_of(text.as_bytes()) {
         return Err(failed(format!("is a report of plumb {command}: `plumb {command} {name}` shows it")));
     }

@@ -60,13 +60,16 @@ const OWN: &str = "is a report of plumb";
 
 /// Whether a problem of an input is that plumb wrote it.
 pub fn is_own(problem: &str) -> bool {
-    problem.starts_with(OWN)
+    problem.starts_with(OWN) || problem.starts_with(report::html::BROWSER_PAGE)
 }
 
-/// What is reported about a page of this command; about an answer in another format without one.
-pub fn own(command: Option<&str>) -> String {
-    match command {
+/// What is reported about what plumb wrote, by how it begins.
+fn own(head: &[u8]) -> String {
+    match report::html::command_of(head) {
         Some(it) => format!("{OWN} {it}, not a log: left out; `plumb {it}` shows it when it is given alone"),
+        None if report::html::is_browser_page(head) => {
+            format!("{}, not a log: left out", report::html::BROWSER_PAGE)
+        }
         None => format!("{OWN}, not a log: left out"),
     }
 }
@@ -111,7 +114,7 @@ pub fn region(source: Box<dyn Read + '_>, place: Place, number: usize) -> io::Re
     } else {
         let source = encoding::text(source)?;
         if is_report(source.head()) {
-            let problem = Some(own(report::html::command_of(source.head()).as_deref()));
+            let problem = Some(own(source.head()));
             return Ok(ReadRegion { facts: reader.finish(), problem, kept });
         }
         lines(&mut reader, region, source, place, &mut kept)
@@ -152,7 +155,11 @@ fn is_report(head: &[u8]) -> bool {
     let levels = ["failed: ", "hung: ", "error: ", "warning: ", "info: ", "ok: ", "unknown: "];
     match inner.first() {
         Some(b'{') => json.iter().any(|it| has(it)),
-        Some(b'<') => has("<testsuites name=\"plumb\"") || report::html::is_page(head),
+        Some(b'<') => {
+            has("<testsuites name=\"plumb\"")
+                || report::html::is_page(head)
+                || report::html::is_browser_page(head)
+        }
         _ => {
             levels.iter().any(|it| inner.starts_with(it.as_bytes()))
                 && (has(" lines understood (") || has("-v shows all"))

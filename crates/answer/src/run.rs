@@ -5,7 +5,7 @@ use std::path::Path;
 
 use evidence::encoding::Peeked;
 use fabric::Collective;
-use report::html::{Kept, is_page};
+use report::html::{BROWSER_PAGE, Kept, is_browser_page, is_page};
 use rules::compare::{Measured, Quantity, Recorded};
 use serde_json::Value;
 
@@ -28,6 +28,9 @@ pub struct Answered {
 /// is not a run.
 pub fn answered(name: &str, source: Box<dyn Read + '_>) -> Option<Result<Answered, String>> {
     let source = Peeked::new(source, 1024).ok()?;
+    if is_browser_page(source.head()) {
+        return Some(Err(format!("{BROWSER_PAGE}, not a log")));
+    }
     let page = is_page(source.head());
     let json = Path::new(name).extension().is_some_and(|it| it == "json");
     if !page && !json {
@@ -62,7 +65,12 @@ fn of_bench(record: &bench::Record) -> Option<Answered> {
     let collective: Collective = record.collective.parse().ok()?;
     let rows = record.results.iter().filter_map(|it| {
         let timing = it.out_of_place.as_ref().or(it.in_place.as_ref())?;
-        Some(Measured { collective, size: it.bytes, rate: timing.bus_bandwidth })
+        let rate = timing.bus_bandwidth;
+        let at = |microseconds: f64| rate * timing.time_us / microseconds;
+        let samples = timing.samples_us.iter().copied().filter(|it| it.is_finite() && *it > 0.0);
+        let (short, long) = (samples.clone().fold(f64::MAX, f64::min), samples.clone().fold(0.0, f64::max));
+        let spread = (samples.count() > 1).then(|| (at(long), at(short)));
+        Some(Measured { collective, size: it.bytes, rate, spread })
     });
     Some(Answered { measured: rows.collect(), ..Answered::default() })
 }
@@ -128,6 +136,7 @@ fn of_doctor(answer: &Value) -> Answered {
             collective: it["collective"].as_str()?.parse().ok()?,
             size: it["largest_bytes"].as_u64()?,
             rate: it["largest_busbw"].as_f64()?,
+            spread: None,
         })
     };
     let tests = facts["tests"].as_array().into_iter().flatten().filter_map(test);
@@ -159,6 +168,7 @@ fn of_validate(answer: &Value) -> Answered {
             collective: it["name"].as_str()?.split_whitespace().next()?.parse().ok()?,
             size: it["bytes"].as_u64()?,
             rate: it["normal_GBps"].as_f64()?,
+            spread: None,
         })
     });
     Answered { measured: measured.collect(), recorded: all.0 }

@@ -44,6 +44,11 @@ pub(crate) fn run(args: &args::Compare, colour: Colour, out: &mut impl Write) ->
         CompareFormat::Markdown => compare.markdown(out)?,
         CompareFormat::Html => report::html::write(&compare, out)?,
     }
+    if let Some(reason) = &compare.not_comparable {
+        out.flush()?;
+        complain(&format!("error: {reason}"));
+        return Ok(UNDECIDED);
+    }
     Ok(CLEAN)
 }
 

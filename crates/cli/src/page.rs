@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead as _, Read as _, Write};
 use std::path::{Path, PathBuf};
 
-use report::html::{Kept, command_of};
+use report::html::{BROWSER_PAGE, Kept, command_of, is_browser_page};
 
 use crate::args::{FailOn, Format, PageFormat};
 use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input, output};
@@ -41,8 +41,13 @@ impl Form {
 /// The page, where it is the only input of `command`. The error says what is wrong with it, or which command reads it.
 pub(crate) fn only(paths: &[PathBuf], command: &str) -> Option<Result<Page, String>> {
     let [path] = paths else { return None };
-    let wrote = command_of(&head(path)?)?;
+    let head = head(path)?;
     let name = input::name(path);
+    if is_browser_page(&head) {
+        let instead = if command == "doctor" { "not a log" } else { "not an input" };
+        return Some(Err(format!("{name}: {BROWSER_PAGE}, {instead}")));
+    }
+    let wrote = command_of(&head)?;
     let named = |reason: String| format!("{name}: {reason}");
     if wrote != command {
         let file = if path.as_os_str() == "-" { "-" } else { &name };
@@ -83,7 +88,11 @@ pub(crate) fn all(files: &[PathBuf], command: &str) -> Option<Result<Page, Strin
 /// What is wrong with a report that is given where logs are read; none where there is none among the paths.
 pub(crate) fn among_logs(paths: &[PathBuf]) -> Option<String> {
     paths.iter().find_map(|path| {
-        let (wrote, name) = (command_of(&head(path)?)?, input::name(path));
+        let (head, name) = (head(path)?, input::name(path));
+        if is_browser_page(&head) {
+            return Some(format!("{name}: {BROWSER_PAGE}, not a log"));
+        }
+        let wrote = command_of(&head)?;
         Some(format!("{name}: is a report of plumb {wrote}, not a log: `plumb {wrote} {name}` shows it"))
     })
 }

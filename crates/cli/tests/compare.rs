@@ -294,6 +294,10 @@ fn runs_without_anything_in_common_say_so() {
     assert_eq!(answer.code, Some(2));
     assert!(answer.stderr.contains("have a measurement in common"), "{}", answer.stderr);
     assert!(answer.stderr.contains("a has bandwidths of all_reduce"), "{}", answer.stderr);
+    // What differs is listed all the same.
+    let both = compare(&["cases/healthy-2-nodes", "cases/late-rank"]);
+    assert_eq!(both.code, Some(2));
+    assert!(both.stdout.contains("what differs") && both.stdout.contains("ranks"), "{}", both.stdout);
     let missing = compare(&[EFA, "nowhere.log"]);
     assert_eq!(missing.code, Some(2));
     assert!(missing.stderr.contains("nowhere.log"), "{}", missing.stderr);
@@ -302,4 +306,32 @@ fn runs_without_anything_in_common_say_so() {
     for wrong in ["efa", "efa=", "efa=-3", "nobody=4"] {
         assert_eq!(compare(&[EFA, ENI, "--took", wrong]).code, Some(2), "{wrong}");
     }
+}
+
+/// What a step does is a cause before what NCCL is told, and what is not known about it is said.
+#[test]
+fn different_work_is_named_first() {
+    let answer = compare(&["cases/trainer-log", "cases/training-state"]).stdout;
+    let answer = answer.split_whitespace().collect::<Vec<_>>().join(" ");
+    let at = |words: &str| answer.find(words).unwrap_or_else(|| panic!("{words}: {answer}"));
+    assert!(at("batch 32 (8 in trainer-log), micro-batch 8 (2") < at("NCCL_SOCKET_IFNAME=lo"));
+    at("whole run, different numbers of steps");
+    let answer = compare(&["cases/training-lightning", "cases/training-state"]).stdout;
+    let answer = answer.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        answer.contains("; the batch of training-lightning is not known, so steps may do different work"),
+        "{answer}"
+    );
+}
+
+#[test]
+fn bandwidths_of_a_bench_have_the_spread_of_its_samples() {
+    let runs = ["cases/bench-2-nodes", "cases/bench-2-nodes-1-channel"];
+    let json: Value = serde_json::from_str(&compare(&[runs[0], runs[1], "--format", "json"]).stdout).unwrap();
+    for it in json["bandwidths"].as_array().unwrap().iter().flat_map(|it| it["values"].as_array().unwrap()) {
+        let [low, value, high] = [&it["spread"][0], &it["value"], &it["spread"][1]].map(Value::as_f64);
+        assert!(low.unwrap() <= value.unwrap() && value.unwrap() <= high.unwrap(), "{it}");
+    }
+    let page = compare(&[runs[0], runs[1], "--format", "html"]).stdout;
+    assert!(page.contains("in brackets the lowest and the highest sample"));
 }

@@ -153,6 +153,23 @@ fn pages_are_never_logs_and_bad_ones_say_so() {
         "{both:?}"
     );
 
+    // The page for browsers holds no answer, and its scripts are not a log.
+    let browser = text(&root().join("tools/page/ui/page.html"));
+    let only = write("plumb.html", &browser);
+    for command in ["doctor", "lint", "topo", "compare"] {
+        let refused = plumb([command, &only]);
+        assert_eq!((refused.code, &*refused.stdout), (Some(2), ""), "{command}: {refused:?}");
+        assert!(refused.stderr.contains("plumb.html: is plumb's page for browsers, not "), "{refused:?}");
+    }
+    write("logs/plumb.html", &browser);
+    let both = plumb(["doctor", &logs]);
+    assert_eq!(alone.code, both.code);
+    assert!(
+        both.stderr.contains("note: ")
+            && both.stderr.contains("plumb.html: is plumb's page for browsers, not a log: left out"),
+        "{both:?}"
+    );
+
     for (name, text, says) in [
         ("cut.html", page[..page.len() / 2].to_owned(), "it was cut off or changed"),
         ("newer.html", page.replace("plumb.doctor/2", "plumb.doctor/9"), "schema plumb.doctor/9"),
@@ -204,7 +221,7 @@ fn the_rank_that_failed_first_is_seen() {
     let map = section(&page, "map");
     assert!(map.contains("<title>rank 17 on node-17: failed first</title>"), "{map}");
     assert!(map.contains("node-17: rank 17 failed first; NET/Socket"), "the text alternative: {map}");
-    assert!(map.contains("4 of 40 machines are drawn: first node-17 (rank 17 failed first)"), "{map}");
+    assert!(map.contains("4 of 40 nodes are drawn: first node-17 (rank 17 failed first)"), "{map}");
     let course = section(&page, "course");
     let at =
         |name: &str| course.find(&format!(">{name}</text>")).unwrap_or_else(|| panic!("{name}: {course}"));
@@ -288,4 +305,52 @@ fn hostile_logs_and_manifests_are_text() {
     fs::write(&manifest, yaml).expect("a file");
     let page = plumb(["lint", &manifest.display().to_string(), "--format", "html"]);
     check_page("manifest", &page.stdout);
+}
+
+/// A section of the page about a recording.
+fn section_of(case: &str, id: &str) -> String {
+    let page = plumb(["doctor", &format!("cases/{case}"), "--format", "html"]).stdout;
+    section(&page, id).to_owned()
+}
+
+/// A rank for which the others wait did not fail.
+#[test]
+fn the_first_cause_is_named_by_what_the_rank_did() {
+    for (case, words) in [
+        ("uneven-steps", "rank 1 finished early"),
+        ("rank-calls-late", "rank 0 was late"),
+        ("recorder-rank-stopped", "rank 2 did not join the others"),
+    ] {
+        assert!(section_of(case, "map").contains(words), "{case}");
+        let course = section_of(case, "course");
+        assert!(course.contains("First cause: ") && !course.contains("fails first"), "{case}: {course}");
+    }
+    assert!(section_of("mismatched-versions", "course").contains("fails first at 2026-11-15 02:56:19"));
+    assert!(section_of("rank-calls-late", "course").contains("at Nov 15 02:53:55.712"));
+    // How a communicator ended does not say how the process ended.
+    let course = section_of("late-rank", "course");
+    assert!(course.contains("destroys its communicator") && !course.contains(">ends<"), "{course}");
+}
+
+#[test]
+fn what_is_not_in_the_input_is_not_drawn_as_seen() {
+    let map = section_of("p4d-4-pods", "map");
+    assert!(map.contains("node 1 (by rank): not seen in this input"), "{map}");
+    assert_eq!(map.matches(">NET/Libfabric with GPUDirect</text>").count(), 1, "{map}");
+    assert!(map.contains("without the finding gpudirect-missing-on-another-rank"), "{map}");
+    assert!(section_of("env-rich", "settings").contains("NCCL_LL_BUFFSIZE"));
+    let settings = section_of("socket-family-mixed", "settings");
+    assert!(settings.contains("rank 1 on node-1; rank 0 prints other variables, not this one"), "{settings}");
+}
+
+/// What is copied for a chat or a ticket.
+#[test]
+fn the_ticket_has_notes_and_the_first_cause() {
+    let ticket = |case: &str| {
+        let page = plumb(["doctor", &format!("cases/{case}"), "--format", "html"]).stdout;
+        let start = page.find("class=\"ticket\"").expect("a ticket");
+        page[start..start + page[start..].find("</details>").expect("its end")].to_owned()
+    };
+    assert!(ticket("uneven-steps").contains("first: rank 1 on "), "{}", ticket("uneven-steps"));
+    assert!(ticket("late-rank").contains("- info `late-ranks`"), "{}", ticket("late-rank"));
 }

@@ -89,6 +89,15 @@ fn a_measurement_has_a_page() {
     let text = fs::read_to_string(&page).expect("a page");
     is_sound(&text, "bench");
     assert!(text.contains("Time of a call by size") && text.contains("bus bandwidth by size"), "{text}");
+    // The bandwidth of the table and the JSON, from the mean time.
+    let record: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&json).expect("JSON")).expect("JSON");
+    let last = record["results"].as_array().and_then(|it| it.last()).expect("a row");
+    let rate = last["out_of_place"]["busbw_GBps"].as_f64().expect("a bandwidth");
+    let headline = text.split("<h1").nth(1).and_then(|it| it.split("</h1>").next()).expect("a headline");
+    let said = headline.split(" GB/s").next().and_then(|it| it.rsplit(' ').next()).expect("a bandwidth");
+    let said: f64 = said.parse().expect("a number");
+    assert!((said - rate).abs() <= 0.01 + 0.005 * rate, "{headline}: {rate}");
     let again = plumb(["bench", &page, "--format", "json"]);
     assert_eq!((again.code, again.stdout), (Some(0), fs::read_to_string(&json).expect("JSON")));
     // A page is a result like its JSON.
@@ -228,7 +237,7 @@ fn every_ring_and_both_states_of_a_setting_can_be_chosen() {
 fn runs_are_compared_in_pictures() {
     let page = run(&["compare", "cases/training-2-nodes", "cases/training-2-nodes-1-channel"], "html").stdout;
     let measured = section(&page, "measured");
-    for name in ["step time", "tokens per second", "first step", "GPU memory at most"] {
+    for name in ["step time", "tokens per second", "first step", "peak GPU memory"] {
         assert!(measured.contains(&format!("<h3>{name}</h3>")), "{name}: {measured}");
     }
     assert!(measured.contains(">325 ms</text>") && measured.contains("x 1.76"), "{measured}");

@@ -46,13 +46,17 @@ pub struct FirstFailure {
 }
 
 /// What is known of the earliest failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FailureKind {
     /// The rank reports it of itself.
     Own,
     /// The process ended: its launcher says so, or its peers lost it.
     Ended,
-    /// The rank did not come where the others waited.
+    /// The rank finished while the others still waited for it.
+    Finished,
+    /// The rank came late: it had not called the collective in which the others waited.
+    Behind,
+    /// The rank did not come where the others waited, and nothing says why.
     Absent,
     /// Only those that wait or were cut off report anything.
     Reported,
@@ -407,7 +411,7 @@ fn finished(case: &Case) -> Option<FirstFailure> {
         host: host_of(case, *rank),
         time: None,
         what: "finished and destroyed its communicator while the others still waited for it".to_owned(),
-        kind: FailureKind::Absent,
+        kind: FailureKind::Finished,
         quote: left.quote.clone(),
         certain: false,
     })
@@ -474,7 +478,7 @@ fn behind(case: &Case) -> Option<FirstFailure> {
         host: host_of(case, **rank),
         time: status.sighting.time.as_deref().map(str::to_owned),
         what: format!("had not enqueued collective {last}, in which the others waited"),
-        kind: FailureKind::Absent,
+        kind: FailureKind::Behind,
         quote: status.sighting.quote.clone(),
         certain: all.len() > 2,
     })

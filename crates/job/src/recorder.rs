@@ -159,12 +159,12 @@ pub(crate) fn absent_rank(case: &Case) -> Option<FirstFailure> {
     };
     let [rank] = absent.as_slice() else { return None };
     let place = format!("{} number {}", wait.call.operation, wait.call.sequence);
-    let what = if last.is_empty() {
-        format!("left no flight recorder dump; the others waited for it in {place}")
+    let (what, kind) = if last.is_empty() {
+        (format!("left no flight recorder dump; the others waited for it in {place}"), FailureKind::Absent)
     } else {
-        format!("did not call {place}, in which the others waited")
+        (format!("did not call {place}, in which the others waited"), FailureKind::Behind)
     };
-    failure(case, *rank, wait.waiting.first().copied(), what, FailureKind::Absent)
+    failure(case, *rank, wait.waiting.first().copied(), what, kind)
 }
 
 /// A failure with the dump of the rank or, where it has none, of one that waits.

@@ -4,6 +4,7 @@ mod events;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use evidence::signals::application::INVALID_VALUE;
 use evidence::{Case, Quote, paths};
 use job::{Scope, Setter};
 use rules::{Diagnosis, Found, Log};
@@ -155,6 +156,7 @@ fn facts(log: &Log, diagnosis: &Diagnosis, options: Options) -> Facts {
             time: it.time,
             what: it.what,
             certain: it.certain,
+            kind: it.kind,
         }),
         ranks: ranks(log),
         communicators: case.communicators.iter().map(|it| communicator(case, it, options)).collect(),
@@ -262,12 +264,35 @@ fn environment(log: &Log) -> Vec<Environment> {
             entry.hosts.extend((!process.host.is_empty()).then(|| process.host.to_string()));
         }
     }
+    // A value that NCCL could not read: it prints that instead of the line about the variable.
+    for it in log.case.sightings_of(&INVALID_VALUE) {
+        let entry = all.entry((it.get("name"), it.get("value"), SetBy::Job)).or_insert(Use {
+            processes: 0,
+            ranks: BTreeSet::new(),
+            hosts: BTreeSet::new(),
+            quote: &it.quote,
+        });
+        entry.processes += 1;
+        entry.ranks.extend(log.case.rank_of(it));
+    }
     let mut values: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (name, value, _) in all.keys() {
         values.entry(name).or_default().insert(value);
     }
     let differs = |name: &str| values.get(name).is_some_and(|it| it.len() > 1);
+    let mut printing: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
+    for ((name, _, set_by), it) in &all {
+        if *set_by == SetBy::Job {
+            printing.entry(name).or_default().extend(&it.ranks);
+        }
+    }
+    let everyone: BTreeSet<u32> = printing.values().flatten().copied().collect();
+    let without = |name: &str| match printing.get(name) {
+        Some(ranks) if !ranks.is_empty() => everyone.difference(ranks).copied().collect(),
+        _ => Vec::new(),
+    };
     let variable = |((name, value, set_by), it): ((&str, &str, SetBy), Use<'_>)| {
+        let having = it.ranks.iter().copied().collect();
         let (ranks, hosts) = if differs(name) { (it.ranks, it.hosts) } else { Default::default() };
         Environment {
             name: name.to_owned(),
@@ -277,6 +302,8 @@ fn environment(log: &Log) -> Vec<Environment> {
             ranks: ranks.into_iter().collect(),
             hosts: hosts.into_iter().collect(),
             evidence: evidence(&log.case, it.quote),
+            having,
+            without: without(name),
         }
     };
     all.into_iter().map(variable).collect()

@@ -277,6 +277,9 @@ pub struct FirstFailure {
     pub evidence: Evidence,
     /// Whether the input orders all failures.
     pub certain: bool,
+    /// Whether the rank failed, or the others waited for it; `what` says it in JSON.
+    #[serde(skip)]
+    pub kind: job::FailureKind,
 }
 
 /// A rank.
@@ -466,6 +469,12 @@ pub struct Environment {
     pub hosts: Vec<String>,
     /// Where first.
     pub evidence: Evidence,
+    /// The ranks that print it with this value.
+    #[serde(skip)]
+    pub having: Vec<u32>,
+    /// The ranks that print variables, but not this one.
+    #[serde(skip)]
+    pub without: Vec<u32>,
 }
 
 /// Who set a variable.

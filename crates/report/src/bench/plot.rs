@@ -66,7 +66,7 @@ fn points(bench: &Record) -> Vec<(f64, f64)> {
     let mut points: Vec<(f64, f64)> = rows
         .filter_map(|row| {
             let measure = row.out_of_place.as_ref().or(row.in_place.as_ref())?;
-            let rate = measure.median_rate(bench.ranks);
+            let rate = measure.rate(bench.ranks);
             #[expect(clippy::cast_precision_loss, reason = "a place on an axis")]
             (row.bytes > 0 && rate > 0.0).then_some((row.bytes as f64, rate))
         })

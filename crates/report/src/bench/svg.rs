@@ -109,7 +109,7 @@ pub fn svg(bench: &Record, out: &mut impl Write) -> io::Result<()> {
             .filter(|it| it.1 > 0.0)
             .collect()
     };
-    let rates = [false, true].map(|it| curve(it, &|it| it.median_rate(bench.ranks)));
+    let rates = [false, true].map(|it| curve(it, &|it| it.rate(bench.ranks)));
     let times = [false, true].map(|it| curve(it, &|it| it.median_us));
     let normal: Vec<(f64, f64, f64)> =
         rows.iter().filter_map(|row| row.expected.map(|it| (real(row.bytes), it.low, it.high))).collect();

@@ -40,6 +40,9 @@ pub struct Compare {
     pub paths: Vec<Paths>,
     /// Variables and releases that differ from those of the baseline: possible causes that no prediction of steps includes.
     pub settings: Vec<Setting>,
+    /// Why nothing can be compared, where no two runs have a measurement in common: only what differs is known then.
+    #[serde(skip)]
+    pub not_comparable: Option<String>,
     #[serde(skip)]
     base: usize,
 }
@@ -227,6 +230,7 @@ impl Compare {
             causes: causes.collect(),
             paths: compared.paths.iter().map(|it| Paths::new(it, &compared.runs)).collect(),
             settings: compared.settings.iter().map(|it| Setting::new(it, &compared.runs)).collect(),
+            not_comparable: None,
             base,
         };
         let others = (0..compare.runs.len()).filter(|it| *it != base);
@@ -266,6 +270,44 @@ impl Compare {
         named.into_iter().any(|it| value(it, run).zip(value(it, self.base)).is_some_and(|it| it.0 != it.1))
     }
 
+    /// What both this run and the baseline have of a fact.
+    fn both(&self, fact: &str, run: usize) -> [Option<&str>; 2] {
+        let it = self.differs.iter().chain(&self.same).find(|it| it.name == fact);
+        [run, self.base].map(|at| it?.values.get(at)?.as_deref())
+    }
+
+    /// That the batch of only one of this run and the baseline is known, so that their steps may do different work.
+    fn unknown_batch(&self, run: usize) -> String {
+        if let [Some(_), Some(_)] = self.both("tokens of a step", run) {
+            return String::new();
+        }
+        let unknown = match self.both("batch", run) {
+            [None, Some(_)] => self.runs.get(run),
+            [Some(_), None] => Some(&self.baseline),
+            _ => None,
+        };
+        let text = |it: &String| format!("; the batch of {it} is not known, so steps may do different work");
+        unknown.map(text).unwrap_or_default()
+    }
+
+    /// The number of steps of this run and of the baseline, where they differ.
+    fn other_steps(&self, run: usize) -> Option<[&str; 2]> {
+        match self.both("steps", run) {
+            [Some(mine), Some(base)] if mine != base => Some([mine, base]),
+            _ => None,
+        }
+    }
+
+    /// What a figure is called in tables.
+    pub(crate) fn label(&self, figure: &Figure) -> String {
+        let other = || (0..self.runs.len()).any(|it| self.other_steps(it).is_some());
+        if figure.name == Quantity::Run.name() && other() {
+            format!("{}, different numbers of steps", figure.name)
+        } else {
+            figure.name.to_owned()
+        }
+    }
+
     /// What a run takes beside the baseline, by the best quantity that both have.
     fn sentence(&self, run: usize) -> String {
         let (name, base) = (self.runs.get(run).map_or("", String::as_str), &self.baseline);
@@ -285,16 +327,23 @@ impl Compare {
                 let (what, one, share) = (quantity.name(), shown(mine.value), share(ratio));
                 return format!("{name} reaches {share} the {what} of {base}: {one} instead of {two}");
             }
-            let of = if quantity == Quantity::Step { "per step " } else { "" };
+            let (of, unsure) = if quantity == Quantity::Step {
+                ("per step ", self.unknown_batch(run))
+            } else {
+                let steps = self.other_steps(run).map(|it| format!("; {} and {} steps", it[0], it[1]));
+                ("", steps.unwrap_or_default())
+            };
             return match ratio {
                 it if is_same(it, &mine, &other) => {
-                    format!("{name} takes as long {of}as {base}: {one} and {two}")
+                    format!("{name} takes as long {of}as {base}: {one} and {two}{unsure}")
                 }
                 it if it > 1.0 => {
-                    format!("{name} takes {it:.2} times as long {of}as {base}: {one} instead of {two}")
+                    format!(
+                        "{name} takes {it:.2} times as long {of}as {base}: {one} instead of {two}{unsure}"
+                    )
                 }
                 it => format!(
-                    "{name} takes {:.0} % less time {of}than {base}: {one} instead of {two}",
+                    "{name} takes {:.0} % less time {of}than {base}: {one} instead of {two}{unsure}",
                     (1.0 - it) * 100.0
                 ),
             };

@@ -28,7 +28,7 @@ impl Compare {
             let values = it.values.iter().map(|it| it.clone().unwrap_or_else(|| "-".to_owned()));
             [it.name.clone()].into_iter().chain(values).collect()
         });
-        let figures = self.figures.iter().map(|it| self.row(it.name.to_owned(), &it.values, it.unit, spread));
+        let figures = self.figures.iter().map(|it| self.row(self.label(it), &it.values, it.unit, spread));
         let mut tables = vec![
             Table { head: head("what differs"), rows: differs.collect(), numbers: false },
             Table { head: head("measured"), rows: figures.collect(), numbers: true },
@@ -100,7 +100,7 @@ impl Compare {
             }
         }
         for it in self.causes.iter().filter(|it| it.not_predicted.is_some()) {
-            all.extend(self.unpriced_paths(&it.run).map(|what| format!("{}: {what}", it.run)));
+            all.extend(self.unpriced_facts(&it.run).map(|what| format!("{}: {what}", it.run)));
         }
         all.extend(self.paths.iter().filter_map(Paths::because));
         for (_, run) in self.runs.iter().enumerate().filter(|it| self.is_far(it.0)) {
@@ -109,16 +109,31 @@ impl Compare {
         all
     }
 
-    /// Machines and paths in which a run differs from the baseline, where their effect on steps is not predicted.
-    fn unpriced_paths(&self, run: &str) -> Option<String> {
-        const PATHS: [&str; 6] = ["machine", "GPU", "nodes", "inside a node", "between nodes", "GPUDirect"];
+    /// The work of a step, machines and paths in which a run differs from the baseline, where their effect on steps is not predicted.
+    fn unpriced_facts(&self, run: &str) -> Option<String> {
+        // The work of a step comes before its paths.
+        const CAUSES: [&str; 13] = [
+            "model",
+            "batch",
+            "micro-batch",
+            "tokens of a sequence",
+            "tokens of a step",
+            "precision",
+            "recomputation",
+            "machine",
+            "GPU",
+            "nodes",
+            "inside a node",
+            "between nodes",
+            "GPUDirect",
+        ];
         let at = self.runs.iter().position(|it| it == run).filter(|it| self.is_far(*it))?;
         let one = |it: &Fact| {
             let value = |at: usize| it.values.get(at)?.as_deref();
             let (mine, base) = value(at).zip(value(self.base)).filter(|it| it.0 != it.1)?;
             Some(format!("{} {mine} ({base} in {})", it.name, self.baseline))
         };
-        let named = self.differs.iter().filter(|it| PATHS.contains(&&*it.name));
+        let named = CAUSES.iter().filter_map(|name| self.differs.iter().find(|it| it.name == *name));
         let all: Vec<String> = named.filter_map(one).collect();
         let cause = if all.len() == 1 { "a cause" } else { "causes" };
         (!all.is_empty())

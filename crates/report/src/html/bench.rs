@@ -41,7 +41,7 @@ impl View for Record {
             (_, Some((size, it))) => format!(
                 "{} of {ranks}{hosts}: {} GB/s {what} at {}",
                 self.collective,
-                shown(it.median_rate(self.ranks)),
+                shown(it.rate(self.ranks)),
                 bytes(size)
             ),
             (_, None) => format!("{} of {ranks}{hosts}: nothing was measured", self.collective),
@@ -87,7 +87,7 @@ impl View for Record {
                 Column::Number("process"),
                 Column::Text("device"),
             ];
-            parts::more(html, &ranks, |html| parts::table(html, "Ranks", &columns, &rows));
+            parts::more(html, &ranks, |html| parts::table(html, "Ranks and their devices", &columns, &rows));
         });
         page
     }
@@ -143,7 +143,7 @@ fn curves(html: &mut Html, bench: &Record, all: &[Row]) {
         points.filter(|it| it.1 > 0.0).collect()
     };
     let places = [(false, "out of place"), (true, "in place")];
-    let rate = |it: &Measure| it.median_rate(bench.ranks);
+    let rate = |it: &Measure| it.rate(bench.ranks);
     let mut rates: Vec<Series> = places
         .iter()
         .map(|(in_place, name)| Series {
@@ -172,7 +172,11 @@ fn curves(html: &mut Html, bench: &Record, all: &[Row]) {
                     title: &format!("{what} by size, {}", name(first)),
                     about: &about,
                     x: size_axis(),
-                    y: Axis { label: &format!("{what}, GB/s"), scale: Scale::Decades, show: shown },
+                    y: Axis {
+                        label: &format!("{what} at the mean time, GB/s"),
+                        scale: Scale::Decades,
+                        show: shown,
+                    },
                 },
                 series: &rates,
                 spans: &spans,
@@ -244,6 +248,7 @@ fn table(html: &mut Html, bench: &Record, rows: &[&Row], in_place: bool, place: 
     let checked = rows.iter().filter_map(|it| it.measure(in_place)).any(|it| it.wrong.is_some());
     let mut columns = vec![
         Column::Number("size"),
+        Column::Number("mean"),
         Column::Number("median"),
         Column::Number("p10"),
         Column::Number("p99"),
@@ -267,10 +272,11 @@ fn table(html: &mut Html, bench: &Record, rows: &[&Row], in_place: bool, place: 
             .map(|at| if it.samples_us.len() > 1 { time(at) } else { "\u{2013}".to_owned() });
         let mut cells = vec![
             Cell::new(bytes(row.bytes)),
+            Cell::new(time(it.time_us)),
             Cell::new(time(it.median_us)),
             Cell::new(p10),
             Cell::new(p99),
-            Cell::new(shown(it.median_rate(bench.ranks))),
+            Cell::new(shown(it.rate(bench.ranks))),
         ];
         if normal {
             let (text, verdict) = match row.expected {
@@ -307,7 +313,12 @@ fn table(html: &mut Html, bench: &Record, rows: &[&Row], in_place: bool, place: 
         Some(cells)
     });
     let what = if bench.ranks > 1 { "bus bandwidth" } else { "bandwidth" };
-    parts::table(html, &format!("{place}: time of a call, and {what}"), &columns, &cells.collect::<Vec<_>>());
+    parts::table(
+        html,
+        &format!("{place}: time of a call, and {what} at the mean time"),
+        &columns,
+        &cells.collect::<Vec<_>>(),
+    );
 }
 
 /// Two measurements compared.

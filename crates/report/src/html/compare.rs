@@ -19,6 +19,8 @@ impl View for Compare {
         page.verdict = answer.next().cloned().unwrap_or_default();
         page.about.extend(answer.cloned());
         page.about.extend(self.because());
+        page.about.extend(self.not_comparable.clone());
+        page.undecided = self.not_comparable.is_some();
         page.tone = Tone::Plain;
         if !self.differs.is_empty() {
             page.section("differs", "What differs", |html| differs(html, self));
@@ -73,7 +75,7 @@ fn measured(html: &mut Html, compare: &Compare) {
     for it in compare.figures.iter().filter(|it| it.values.iter().flatten().count() > 1) {
         figure(html, compare, it);
     }
-    let row = |it: &Figure| values(compare, it.name.to_owned(), &it.values, it.unit);
+    let row = |it: &Figure| values(compare, compare.label(it), &it.values, it.unit);
     let rows: Vec<Vec<Cell>> = compare.figures.iter().map(row).collect();
     parts::table(
         html,
@@ -330,5 +332,7 @@ fn sizes(html: &mut Html, compare: &Compare, of: &[Bandwidth]) {
         row
     };
     let rows: Vec<Vec<Cell>> = of.iter().map(row).collect();
-    parts::table(html, &format!("Bus bandwidth of {}, GB/s", first.collective), &columns, &rows);
+    let spread = of.iter().flat_map(|it| &it.values).flatten().any(|it| it.spread.is_some());
+    let ranges = if spread { "; in brackets the lowest and the highest sample" } else { "" };
+    parts::table(html, &format!("Bus bandwidth of {}, GB/s{ranges}", first.collective), &columns, &rows);
 }

@@ -153,13 +153,28 @@ impl Kept {
     }
 }
 
-/// Whether a text begins as a page of plumb does; the first 256 bytes are enough.
+/// What stands in the place of the command in plumb's page for browsers (`tools/page`), which holds no answer.
+const BROWSER: &str = "browser";
+/// What is reported about that page where it is given as an input; what the input should be follows.
+pub const BROWSER_PAGE: &str = "is plumb's page for browsers";
+
+/// Whether a text begins as plumb's page for browsers does.
+pub fn is_browser_page(head: &[u8]) -> bool {
+    marked(head).as_deref() == Some(BROWSER)
+}
+
+/// Whether a text begins as a report of plumb does; the first 256 bytes are enough.
 pub fn is_page(head: &[u8]) -> bool {
     command_of(head).is_some()
 }
 
 /// The command whose page begins so.
 pub fn command_of(head: &[u8]) -> Option<String> {
+    marked(head).filter(|it| it != BROWSER)
+}
+
+/// What the first tag says.
+fn marked(head: &[u8]) -> Option<String> {
     let head = head.get(..head.len().min(1024))?;
     let head = String::from_utf8_lossy(head);
     let rest = head.get(head.find(MARK)? + MARK.len()..)?;
@@ -207,7 +222,7 @@ fn block(page: &str, id: &str) -> Option<String> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Kept, Texts, Unreadable, block, command_of, mark, shielded};
+    use super::{Kept, Texts, Unreadable, block, command_of, is_browser_page, is_page, mark, shielded};
 
     fn page(report: &str, json: &str) -> String {
         let kept = Kept::new("doctor", report, None, false, Texts::default(), json);
@@ -241,6 +256,13 @@ mod tests {
         assert!(Kept::read(&good.replace("\"short\":\"\"", "\"short\":\"ok\"")).is_err());
         assert_eq!(command_of(good.as_bytes()).as_deref(), Some("doctor"));
         assert_eq!(command_of(b"<!doctype html>\n<html lang=\"en\">"), None);
+    }
+
+    #[test]
+    fn the_page_for_browsers_is_not_a_report() {
+        let page = include_bytes!("../../../../tools/page/ui/page.html");
+        assert!(is_browser_page(page) && !is_page(page) && command_of(page).is_none());
+        assert!(!is_browser_page(mark("doctor", "plumb.doctor/2").as_bytes()));
     }
 
     proptest! {

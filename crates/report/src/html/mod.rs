@@ -34,7 +34,7 @@ pub use bench::ComparisonPage;
 pub use decide::DecidePage;
 pub use doctor::ticket;
 pub use element::Html;
-pub use kept::{Kept, Unreadable, command_of, is_page};
+pub use kept::{BROWSER_PAGE, Kept, Unreadable, command_of, is_browser_page, is_page};
 pub use page::{Page, Tone};
 pub use plan::PlanPage;
 pub use predict::PredictPage;

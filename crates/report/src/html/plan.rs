@@ -11,6 +11,7 @@ use super::{Html, View};
 use crate::Style;
 use crate::expect::shown;
 use crate::plan::table::{columns, slower};
+use crate::plan::text::count;
 use crate::plan::{Layout, Plan};
 use crate::text::counted;
 
@@ -154,6 +155,13 @@ fn dots(html: &mut Html, plan: &Plan) {
             limit: Some((plan.memory_gib.limit, "what a layout may need")),
         }),
     );
+    // The answer lists the best of the search: not every layout that was searched.
+    let drawn = format!(
+        "Drawn: {} of {} layouts that were searched, the best of their kind.",
+        dots.len(),
+        count(plan.searched)
+    );
+    html.line("p", "soft", &drawn);
     if left_out > 0 {
         let own = plan.own.as_ref().and_then(|it| it.layout.as_ref()).filter(|_| own_is_far);
         let own = own.map(|it| {
@@ -164,7 +172,7 @@ fn dots(html: &mut Html, plan: &Plan) {
             )
         });
         let text = format!(
-            "Not drawn, because of more than {SLOW} times the time of the best or {LARGE} times the memory that a layout may need: {}{}.",
+            "Not drawn, because of more than {SLOW} times the time of the best or {LARGE} times the memory that a layout may need: {} of those that the answer lists{}.",
             counted(left_out, "layout"),
             own.unwrap_or_default()
         );

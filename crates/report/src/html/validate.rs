@@ -38,7 +38,7 @@ impl View for Validate {
             });
         }
         if !self.findings.is_empty() || !self.splits.is_empty() {
-            page.section("suspects", "What is not as it should be", |html| suspects(html, self));
+            page.section("suspects", "Findings", |html| suspects(html, self));
         }
         if !self.stages.is_empty() {
             page.section("stages", "Stages", |html| stages(html, &self.stages));

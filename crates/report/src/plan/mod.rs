@@ -3,7 +3,7 @@
 mod groups;
 mod settings;
 pub(crate) mod table;
-mod text;
+pub(crate) mod text;
 
 use std::io::{self, Write};
 

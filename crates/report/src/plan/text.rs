@@ -75,7 +75,7 @@ fn reason(reason: &Reason) -> String {
 }
 
 /// `35,412`.
-fn count(number: u64) -> String {
+pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {

@@ -217,7 +217,9 @@ fn walk_facts(it: &mut Facts, see: &mut See<'_>) {
     walk_job(job, see);
     let Stack { nccl, cuda_driver, plugin, plugin_name: _, libfabric } = stack;
     each([nccl, cuda_driver, plugin, libfabric].into_iter().flatten(), Role::Text, see);
-    if let Some(FirstFailure { rank: _, host, time, what, evidence: quote, certain: _ }) = first_failure {
+    if let Some(FirstFailure { rank: _, host, time, what, evidence: quote, certain: _, kind: _ }) =
+        first_failure
+    {
         each(host, Role::Host, see);
         each(time, Role::Text, see);
         see(Role::Text, what);
@@ -235,7 +237,17 @@ fn walk_facts(it: &mut Facts, see: &mut See<'_>) {
     for it in communicators {
         communicator(it, see);
     }
-    for Environment { name, value, set_by: _, processes: _, ranks: _, hosts, evidence: quote } in environment
+    for Environment {
+        name,
+        value,
+        set_by: _,
+        processes: _,
+        ranks: _,
+        hosts,
+        evidence: quote,
+        having: _,
+        without: _,
+    } in environment
     {
         see(Role::Value(name), value);
         each(hosts, Role::Host, see);

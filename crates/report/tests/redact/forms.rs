@@ -180,6 +180,8 @@ fn a_secret_is_hidden_wherever_it_stands() {
         ranks: Vec::new(),
         hosts: Vec::new(),
         evidence: evidence("pod.yaml", "    value: \"correct-horse\""),
+        having: Vec::new(),
+        without: Vec::new(),
     });
     redact(&mut doctor);
     assert_eq!(doctor.facts.environment[0].value, "secret-1");

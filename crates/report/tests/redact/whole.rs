@@ -66,6 +66,7 @@ fn full() -> Doctor {
         what: line.to_owned(),
         evidence: quote(),
         certain: true,
+        kind: job::FailureKind::Own,
     });
     facts.ranks.push(Rank {
         rank: 0,

@@ -187,10 +187,11 @@ fn silent(log: &Log) -> Option<(u32, &'static str)> {
         |rank| log.case.sightings_of(&WATCHDOG_TIMEOUT).any(|it| log.case.rank_of(it) == Some(rank));
     let rank = first.rank.filter(|it| !reports(*it))?;
     match first.kind {
+        FailureKind::Finished => Some((rank, FINISHED)),
         FailureKind::Absent if left_early(&log.case).is_some_and(|it| it.ranks.contains(&rank)) => {
             Some((rank, FINISHED))
         }
-        FailureKind::Absent => Some((rank, "reports nothing")),
+        FailureKind::Behind | FailureKind::Absent => Some((rank, "reports nothing")),
         FailureKind::Ended => Some((rank, ENDED)),
         FailureKind::Own | FailureKind::Reported => None,
     }

@@ -33,7 +33,7 @@ pub enum Quantity {
     ToFirst,
     /// Seconds of the run beyond its steps.
     Startup,
-    /// GB of GPU memory at most.
+    /// The peak of GPU memory, in GB.
     GpuMemory,
     /// Percent of host memory in use.
     HostMemory,
@@ -102,7 +102,7 @@ impl Quantity {
             Self::First => "first step",
             Self::ToFirst => "launch to first step",
             Self::Startup => "start-up and the rest",
-            Self::GpuMemory => "GPU memory at most",
+            Self::GpuMemory => "peak GPU memory",
             Self::HostMemory => "host memory in use",
         }
     }

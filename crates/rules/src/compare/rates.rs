@@ -22,6 +22,8 @@ pub struct Measured {
     pub size: u64,
     /// Bus bandwidth in GB/s.
     pub rate: f64,
+    /// The lowest and the highest of its samples, where several were timed.
+    pub spread: Option<(f64, f64)>,
 }
 
 /// The bus bandwidth of a collective of one size, in GB/s.
@@ -49,15 +51,15 @@ pub struct Expected {
 }
 
 pub(super) fn of(sides: &[Side<'_>]) -> Vec<Rate> {
-    let mut all: BTreeMap<Key, (Collective, Vec<Vec<f64>>)> = BTreeMap::new();
+    let mut all: BTreeMap<Key, (Collective, Vec<Vec<Measured>>)> = BTreeMap::new();
     for (at, side) in sides.iter().enumerate() {
         let of_log = side.run.log.case.tests.iter().flat_map(of_test);
-        for Measured { collective, size, rate } in of_log.chain(side.run.measured.iter().copied()) {
+        for it in of_log.chain(side.run.measured.iter().copied()) {
             let entry = all
-                .entry((collective.name(), size))
-                .or_insert_with(|| (collective, vec![Vec::new(); sides.len()]));
-            if let Some(rates) = entry.1.get_mut(at).filter(|_| rate.is_finite() && rate > 0.0) {
-                rates.push(rate);
+                .entry((it.collective.name(), it.size))
+                .or_insert_with(|| (it.collective, vec![Vec::new(); sides.len()]));
+            if let Some(found) = entry.1.get_mut(at).filter(|_| it.rate.is_finite() && it.rate > 0.0) {
+                found.push(it);
             }
         }
     }
@@ -75,7 +77,7 @@ fn of_test(test: &NcclTests) -> impl Iterator<Item = Measured> {
     let collective = test.collective();
     test.rows.iter().filter_map(move |row| {
         let rate = row.out_of_place.or(row.in_place)?.busbw;
-        Some(Measured { collective: collective?, size: row.size, rate })
+        Some(Measured { collective: collective?, size: row.size, rate, spread: None })
     })
 }
 
@@ -108,9 +110,13 @@ fn normal(clusters: &Clusters, collective: Collective, size: u64) -> Option<Expe
     Some(Expected { low: it.low, expected: it.expected, high: it.high })
 }
 
-fn middle(rates: &mut [f64]) -> Option<Amount> {
-    rates.sort_by(f64::total_cmp);
-    let value = *rates.get(rates.len() / 2)?;
-    let spread = rates.first().copied().zip(rates.last().copied()).filter(|_| rates.len() > 1);
+/// The middle one of several measurements; between which bandwidths they and their samples lie.
+fn middle(found: &mut [Measured]) -> Option<Amount> {
+    found.sort_by(|one, other| one.rate.total_cmp(&other.rate));
+    let value = found.get(found.len() / 2)?.rate;
+    let ends = |it: &Measured| it.spread.unwrap_or((it.rate, it.rate));
+    let low = found.iter().map(|it| ends(it).0).fold(f64::MAX, f64::min);
+    let high = found.iter().map(|it| ends(it).1).fold(0.0, f64::max);
+    let spread = (found.len() > 1 || found.iter().any(|it| it.spread.is_some())).then_some((low, high));
     Some(Amount { value, spread, how: None })
 }

@@ -333,6 +333,7 @@ fn compared(
         html: written(|out| report::html::write(&compare, out))?,
         json: written(|out| compare.json(out))?,
         text: written(|out| compare.text(style(), out))?,
+        notes: compare.not_comparable.iter().cloned().collect(),
         ..Reply::default()
     })
 }

@@ -3,7 +3,7 @@
 use std::io::Read as _;
 
 use answer::{Files as _, whole};
-use report::html::{Kept, command_of};
+use report::html::{BROWSER_PAGE, Kept, command_of, is_browser_page};
 
 use crate::ask::{Question, Reply, WIDTH, What};
 use crate::dropped::Dropped;
@@ -16,6 +16,9 @@ pub(crate) fn shown(question: &Question, files: &Dropped<'_>) -> Option<Result<R
     let mut commands = Vec::new();
     for it in &question.files {
         let head = whole(Box::new(files.open(&it.name).ok()?)).ok()?.head().to_vec();
+        if question.files.len() == 1 && is_browser_page(&head) {
+            return Some(Err(format!("{}: {BROWSER_PAGE}, not a log", it.name)));
+        }
         commands.push(command_of(&head)?);
     }
     match (question.files.as_slice(), &question.what) {

@@ -2,7 +2,7 @@
 
 use super::axis::{Scale, Ticks, tick};
 use super::{RIGHT, STYLE, WIDTH};
-use crate::topo::svg::canvas::{Canvas, Picture, Rect, fitting, length};
+use crate::topo::svg::canvas::{Canvas, Picture, Rect, length};
 
 /// What is added on the way.
 #[derive(Debug, Clone, Default)]
@@ -45,7 +45,7 @@ pub fn waterfall(
     }
     let mut y = top;
     let mut row = |name: &str, (from, to): (f64, f64), class: &str, text: &str, canvas: &mut Canvas| {
-        canvas.words((left - 10.0, y + 17.0), "e", &fitting(name, left - 16.0));
+        canvas.fitted((left - 10.0, y + 17.0), "e", name, left - 16.0);
         let (low, high) = (at(from.min(to)), at(from.max(to)));
         canvas.named(&format!("{name}: {text}"), |canvas| {
             canvas.rect(

@@ -1,25 +1,52 @@
-//! The machines of the job and the paths NCCL uses: through which devices data goes, and at which share of the rate that these machines
-//! can have.
+//! The nodes of the job, as NCCL counts them, and the paths NCCL uses: through which devices data goes, and at which share of the rate
+//! that these machines allow.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use rules::Extent;
 
 use super::trouble::{Trouble, Troubles};
+use crate::expect::shown;
 use crate::html::parts::{self, Cell, Column};
 use crate::html::{Html, Picture};
 use crate::text::counted;
-use crate::topo::svg::canvas::{Canvas, Rect, fitting, length};
-use crate::{Communicator, Doctor};
+use crate::topo::svg::canvas::{Canvas, Rect, length};
+use crate::{Communicator, Cost, Doctor, Finding};
 
 const STYLE: &str = include_str!("map.css");
 /// Machines that are drawn.
 const MACHINES: usize = 4;
 /// GPUs of a machine that are drawn.
 const GPUS: usize = 8;
+/// What is written in a node of which no rank has a line.
+const UNSEEN: &str = "not seen in this input";
 const WIDE: f64 = 236.0;
 const GAP: f64 = 28.0;
 const MARGIN: f64 = 12.0;
+
+/// The finding that makes paths of this kind slowest, with how many times slower they are.
+fn slowest(doctor: &Doctor, extent: Extent) -> Option<(&Finding, Cost)> {
+    let costs = doctor.findings.iter().filter_map(|it| Some((it, it.cost?)));
+    costs.filter(|it| it.1.paths == Some(extent)).max_by(|one, other| one.1.factor.total_cmp(&other.1.factor))
+}
+
+/// What a share of the rate is measured by.
+fn share(doctor: &Doctor, extent: Extent) -> Option<String> {
+    let (finding, cost) = slowest(doctor, extent)?;
+    let name = match extent {
+        Extent::InsideNodes => "Inside nodes",
+        Extent::BetweenNodes => "Between nodes",
+    };
+    let rates = match cost.here.zip(cost.normal) {
+        Some((here, normal)) => format!(
+            "plumb expects {} GB/s of bus bandwidth there, and {} GB/s without",
+            shown(here),
+            shown(normal)
+        ),
+        None => format!("plumb expects these paths to be {:.1} times slower than without", cost.factor),
+    };
+    Some(format!("{name}, {}: {rates} the finding {}.", Speed::new(doctor, extent).words(), finding.id))
+}
 
 /// How fast a kind of path is against what the machines can do.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,9 +61,8 @@ enum Speed {
 
 impl Speed {
     fn new(doctor: &Doctor, extent: Extent) -> Self {
-        let costs = doctor.findings.iter().filter_map(|it| it.cost).filter(|it| it.paths == Some(extent));
-        match costs.map(|it| 1.0 / it.factor.max(1.0)).min_by(f64::total_cmp) {
-            Some(share) => Self::Share(share),
+        match slowest(doctor, extent) {
+            Some((_, cost)) => Self::Share(1.0 / cost.factor.max(1.0)),
             None if doctor.facts.job.machine.is_some() || doctor.facts.job.instance.is_some() => Self::Full,
             None => Self::Unknown,
         }
@@ -121,6 +147,9 @@ pub(super) fn map(doctor: &Doctor, troubles: &Troubles<'_>, html: &mut Html) {
     let mut shown = by_importance(&places, troubles);
     let left_out = shown.split_off(shown.len().min(MACHINES));
     html.picture("map", &drawing(&shown, left_out.len(), troubles, speeds));
+    for it in [Extent::InsideNodes, Extent::BetweenNodes].into_iter().filter_map(|it| share(doctor, it)) {
+        html.line("p", "soft", &it);
+    }
     if !left_out.is_empty() {
         html.line("p", "soft", &choice(&shown, &left_out, troubles));
     }
@@ -203,7 +232,7 @@ fn by_importance<'a>(places: &'a BTreeMap<&'a str, Place<'a>>, troubles: &Troubl
 /// Which machines are drawn of many, and why these.
 fn choice(shown: &[Shown<'_>], left_out: &[Shown<'_>], troubles: &Troubles<'_>) -> String {
     let all = shown.len() + left_out.len();
-    let mut text = format!("{} of {all} machines are drawn", shown.len());
+    let mut text = format!("{} of {all} nodes are drawn", shown.len());
     let special: Vec<String> = shown
         .iter()
         .filter(|it| it.reason != Reason::Room)
@@ -241,12 +270,17 @@ fn drawing(shown: &[Shown<'_>], left_out: usize, troubles: &Troubles<'_>, speeds
         let x = MARGIN + f64::from(u32::try_from(at).unwrap_or(0)) * (WIDE + GAP);
         machine(it, troubles, (x, top), speeds, &mut canvas);
         let ways: BTreeSet<&str> = it.place.transports().into_iter().flatten().collect();
-        let facts = [it.words(troubles), ways.into_iter().collect::<Vec<_>>().join(", ")];
+        let ways = if it.place.ranks.is_empty() {
+            UNSEEN.to_owned()
+        } else {
+            ways.into_iter().collect::<Vec<_>>().join(", ")
+        };
+        let facts = [it.words(troubles), ways];
         let facts: Vec<&str> = facts.iter().map(|it| &**it).filter(|it| !it.is_empty()).collect();
         about.push(format!("{}: {}", it.host, facts.join("; ")));
     }
     let bottom = top + 232.0;
-    let more = (left_out > 0).then(|| counted(left_out, "more machine"));
+    let more = (left_out > 0).then(|| counted(left_out, "more node"));
     if crosses {
         canvas.rect(Rect { x: MARGIN, y: bottom + 16.0, width: machines, height: 30.0 }, 6.0, "network");
         let name = more.as_ref().map_or_else(|| "network".to_owned(), |it| format!("network, and {it}"));
@@ -255,12 +289,12 @@ fn drawing(shown: &[Shown<'_>], left_out: usize, troubles: &Troubles<'_>, speeds
         canvas.words((MARGIN, bottom + 36.0), "soft", &format!("and {more}"));
     }
     about.extend(more);
-    canvas.picture([width, bottom + 58.0], ["Machines and paths", &about.join(". ")], STYLE)
+    canvas.picture([width, bottom + 58.0], ["Paths between GPUs, by node", &about.join(". ")], STYLE)
 }
 
 fn legend(speeds: [Option<Speed>; 2], canvas: &mut Canvas) {
     let mut x = MARGIN;
-    for (name, speed) in ["inside a machine", "between machines"].into_iter().zip(speeds) {
+    for (name, speed) in ["inside a node", "between nodes"].into_iter().zip(speeds) {
         let Some(speed) = speed else { continue };
         canvas.line((x, MARGIN + 12.0), (x + 30.0, MARGIN + 12.0), &format!("way {}", speed.class()));
         let text = format!("{name}: {}", speed.words());
@@ -283,12 +317,16 @@ fn machine(
         Reason::Room => "",
     };
     canvas.rect(Rect { x, y, width: WIDE, height: 216.0 }, 8.0, &format!("machine {class}"));
-    canvas.words((x + 12.0, y + 20.0), "b", &fitting(host, WIDE - 24.0));
-    canvas.words(
-        (x + 12.0, y + 36.0),
-        &format!("b says {class}"),
-        &fitting(&it.words(troubles), WIDE - 24.0),
-    );
+    canvas.fitted((x + 12.0, y + 20.0), "b", host, WIDE - 24.0);
+    canvas.fitted((x + 12.0, y + 36.0), &format!("b says {class}"), &it.words(troubles), WIDE - 24.0);
+    if place.ranks.is_empty() {
+        canvas.words((x + WIDE / 2.0, y + 112.0), "soft m", UNSEEN);
+        if !place.across.is_empty() {
+            let middle = x + WIDE / 2.0;
+            canvas.line((middle, y + 216.0), (middle, y + 248.0), &format!("way {}", Speed::Unknown.class()));
+        }
+        return;
+    }
     // In the order of ranks, and those in trouble among them.
     let mut ranks = place.ranks.clone();
     ranks.sort_by_key(|it| (troubles.rank(*it).is_none(), troubles.rank(*it), *it));
@@ -343,16 +381,12 @@ fn machine(
                 &format!("gpu {}", trouble.map_or("", Trouble::class)),
             );
             let name = if step > 48.0 { format!("rank {rank}") } else { rank.to_string() };
-            let class = if trouble == Some(Trouble::FailedFirst) { "m b on-first" } else { "m" };
+            let class = if matches!(trouble, Some(Trouble::First(_))) { "m b on-first" } else { "m" };
             canvas.words((centre(at), gpus + 17.0), class, &name);
         });
     }
     let more = place.ranks.len().saturating_sub(GPUS);
-    let note = match (place.ranks.len(), more) {
-        (0, _) => "no lines of its ranks".to_owned(),
-        (_, 0) => String::new(),
-        (_, n) => format!("and {}", counted(n, "more rank")),
-    };
+    let note = if more > 0 { format!("and {}", counted(more, "more rank")) } else { String::new() };
     canvas.words((x + 12.0, gpus + 42.0), "soft back", &note);
     if uses_memory {
         canvas.rect(Rect { x: x + 12.0, y: memory, width: WIDE - 24.0, height: 26.0 }, 4.0, "memory");
@@ -360,11 +394,11 @@ fn machine(
     }
     let list = |ways: &BTreeMap<&str, u32>| ways.keys().copied().collect::<Vec<_>>().join(", ");
     if !place.inside.is_empty() {
-        canvas.words((x + WIDE / 2.0, memory - 8.0), "m back", &fitting(&list(&place.inside), WIDE - 20.0));
+        canvas.fitted((x + WIDE / 2.0, memory - 8.0), "m back", &list(&place.inside), WIDE - 20.0);
     }
     if !place.across.is_empty() {
         canvas.rect(Rect { x: x + 12.0, y: nic, width: WIDE - 24.0, height: 28.0 }, 4.0, "nic");
-        canvas.words((x + WIDE / 2.0, nic + 18.0), "m", &fitting(&list(&place.across), WIDE - 30.0));
+        canvas.fitted((x + WIDE / 2.0, nic + 18.0), "m", &list(&place.across), WIDE - 30.0);
         canvas.line(
             (x + WIDE / 2.0, nic + 28.0),
             (x + WIDE / 2.0, y + 248.0),

@@ -40,10 +40,10 @@ impl View for Doctor {
             page.section("findings", "Findings", |html| findings(self, &lines, html));
         }
         if map::world(self).is_some() {
-            page.section("map", "Machines and paths", |html| map::map(self, &troubles, html));
+            page.section("map", "Nodes and paths", |html| map::map(self, &troubles, html));
         }
         if self.facts.ranks.iter().any(|it| !it.events.is_empty()) {
-            page.section("course", "Course of the ranks", |html| {
+            page.section("course", "Timeline of the ranks", |html| {
                 course::course(self, &troubles, &lines, html);
             });
         }
@@ -182,7 +182,7 @@ fn ranks(doctor: &Doctor, troubles: &Troubles<'_>, html: &mut Html) {
                     Cell::new("not complete").toned(Tone::Bad)
                 },
                 match troubles.rank(it.rank) {
-                    Some(trouble @ (Trouble::FailedFirst | Trouble::Fails)) => {
+                    Some(trouble @ (Trouble::First(_) | Trouble::Fails)) => {
                         Cell::new(trouble.words()).toned(Tone::Bad)
                     }
                     Some(Trouble::Incomplete) | None => Cell::new(""),

@@ -30,9 +30,17 @@ pub(super) fn settings(doctor: &Doctor, lines: &Lines<'_>, html: &mut Html) {
             Cell::code(it.name.clone()),
             Cell::code(it.value.clone()),
             if differs(it) {
-                tone(Cell::new(holders(doctor, it)), &it.name)
+                tone(Cell::new(holders(doctor, it, &it.ranks)), &it.name)
+            } else if it.set_by == SetBy::Job && !it.without.is_empty() {
+                let noun = if let [_] = *it.without { "rank" } else { "ranks" };
+                let verb = if let [_] = *it.without { "prints" } else { "print" };
+                let others = format!("{noun} {} {verb} other variables, not this one", numbers(&it.without));
+                tone(Cell::new(format!("{}; {others}", holders(doctor, it, &it.having))), &it.name)
+            } else if it.set_by == SetBy::Manifest {
+                Cell::new("the manifest")
             } else {
-                Cell::new("all that print it")
+                let what = if it.set_by == SetBy::Job { "variables" } else { "it" };
+                Cell::new(format!("every process that prints {what}"))
             },
             Cell::new(who),
             Cell::new(it.processes.to_string()),
@@ -40,7 +48,7 @@ pub(super) fn settings(doctor: &Doctor, lines: &Lines<'_>, html: &mut Html) {
         ]
     };
     let mut sorted: Vec<&Environment> = all.iter().collect();
-    sorted.sort_by_key(|it| !differs(it));
+    sorted.sort_by_key(|it| (!differs(it), it.set_by != SetBy::Job || it.without.is_empty()));
     let rows: Vec<Vec<Cell>> = sorted.into_iter().map(row).collect();
     let columns = [
         Column::Text("variable"),
@@ -54,18 +62,18 @@ pub(super) fn settings(doctor: &Doctor, lines: &Lines<'_>, html: &mut Html) {
 }
 
 /// Which ranks, on which hosts, have a value: `rank 0 on node-0`, `1 process on node-1 (rank not known)`.
-fn holders(doctor: &Doctor, it: &Environment) -> String {
+fn holders(doctor: &Doctor, it: &Environment, ranks: &[u32]) -> String {
     let of_rank = |rank: &u32| doctor.facts.ranks.iter().find(|it| it.rank == *rank).map(|it| &*it.host);
-    let named: BTreeSet<&str> = it.ranks.iter().filter_map(of_rank).filter(|it| !it.is_empty()).collect();
+    let named: BTreeSet<&str> = ranks.iter().filter_map(of_rank).filter(|it| !it.is_empty()).collect();
     let mut who = Vec::new();
-    if !it.ranks.is_empty() {
-        let noun = if it.ranks.len() == 1 { "rank" } else { "ranks" };
-        let ranks = format!("{noun} {}", numbers(&it.ranks));
-        who.push(if named.is_empty() { ranks } else { format!("{ranks} on {}", some(&named)) });
+    if !ranks.is_empty() {
+        let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
+        let text = format!("{noun} {}", numbers(ranks));
+        who.push(if named.is_empty() { text } else { format!("{text} on {}", some(&named)) });
     }
     let others: BTreeSet<&str> = it.hosts.iter().map(|it| &**it).filter(|it| !named.contains(it)).collect();
     if !others.is_empty() {
-        let processes = it.processes.saturating_sub(it.ranks.len()).max(1);
+        let processes = it.processes.saturating_sub(ranks.len()).max(1);
         who.push(format!("{} on {} (rank not known)", count(processes), some(&others)));
     }
     match (who.is_empty(), it.set_by) {

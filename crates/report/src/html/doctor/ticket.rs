@@ -2,6 +2,7 @@
 
 use rules::Severity;
 
+use super::trouble::sentence;
 use crate::text::counted;
 use crate::{Doctor, Facts, Finding, clean, redact};
 
@@ -19,7 +20,12 @@ pub fn ticket(doctor: &Doctor) -> String {
     for it in &opening.below {
         text.push_str(&format!("\n{}\n", line(it)));
     }
-    let worth = |it: &&Finding| it.severity > Severity::Info;
+    if let Some(failure) = &doctor.facts.first_failure {
+        text.push_str(&format!("\nfirst: {}\n", line(&sentence(failure))));
+    }
+    // Notes only where there is nothing worse.
+    let worst = doctor.findings.iter().map(|it| it.severity).max();
+    let worth = |it: &&Finding| it.severity > Severity::Info || worst == Some(Severity::Info);
     let all: Vec<&Finding> = doctor.findings.iter().filter(worth).collect();
     if !all.is_empty() {
         text.push('\n');

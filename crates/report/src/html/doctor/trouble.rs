@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use job::FailureKind;
 use rules::{EntityKind, Severity};
 
+use super::course::readable;
 use crate::{Doctor, Event, FirstFailure, Moment, Rank};
 
 /// What is wrong with a rank or a host, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Trouble {
-    FailedFirst,
+    /// The first cause: it failed, or the others waited for it.
+    First(FailureKind),
     Fails,
     Waits,
     Incomplete,
@@ -20,7 +23,7 @@ pub(super) enum Trouble {
 impl Trouble {
     pub(super) fn words(self) -> &'static str {
         match self {
-            Self::FailedFirst => "failed first",
+            Self::First(kind) => cause(kind),
             Self::Fails => "reports a failure",
             Self::Waits => "waits",
             Self::Incomplete => "setup not complete",
@@ -40,11 +43,28 @@ impl Trouble {
     /// Its class in the style of the map.
     pub(super) fn class(self) -> &'static str {
         match self {
-            Self::FailedFirst => "first",
+            Self::First(_) => "first",
             Self::Fails | Self::Incomplete => "fails",
             Self::Waits | Self::Named => "warned",
         }
     }
+}
+
+/// What the rank did that is the first cause.
+pub(super) fn cause(kind: FailureKind) -> &'static str {
+    match kind {
+        FailureKind::Own => "failed first",
+        FailureKind::Ended => "ended first",
+        FailureKind::Finished => "finished early",
+        FailureKind::Behind => "was late",
+        FailureKind::Absent => "did not join the others",
+        FailureKind::Reported => "reports the first failure",
+    }
+}
+
+/// Whether the rank failed, rather than finished early, was late or did not come.
+pub(super) fn is_failure(kind: FailureKind) -> bool {
+    matches!(kind, FailureKind::Own | FailureKind::Ended | FailureKind::Reported)
 }
 
 /// What is wrong with which.
@@ -61,8 +81,8 @@ impl<'a> Troubles<'a> {
         let known = |rank: u32| doctor.facts.ranks.iter().find(|it| it.rank == rank);
         if let Some(failure) = &doctor.facts.first_failure {
             match failure.rank.and_then(known) {
-                Some(rank) => all.add(rank, Trouble::FailedFirst),
-                None => all.add_host(failure.host.as_deref(), Trouble::FailedFirst),
+                Some(rank) => all.add(rank, Trouble::First(failure.kind)),
+                None => all.add_host(failure.host.as_deref(), Trouble::First(failure.kind)),
             }
         }
         for rank in &doctor.facts.ranks {
@@ -120,12 +140,13 @@ pub(super) fn sentence(failure: &FirstFailure) -> String {
         (None, Some(host)) => format!("a process on {host}"),
         (None, None) => String::new(),
     };
-    let when = failure.time.as_ref().map(|it| format!("at {it}")).unwrap_or_default();
+    let when = failure.time.as_ref().map(|it| format!("at {}", readable(it))).unwrap_or_default();
     let mut head = [who, when].join(" ").trim().to_owned();
     if !head.is_empty() {
         head.push_str(": ");
     }
-    let sure = if failure.certain { "" } else { " (the input does not order all failures)" };
+    let sure =
+        if failure.certain { "" } else { " (times and order of the lines do not rule out an earlier cause)" };
     format!("{head}{}{sure}", failure.what.trim_end_matches('.'))
 }
 

@@ -137,6 +137,16 @@ impl Canvas {
             .push_str(&format!("<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{}</text>\n", escaped(words)));
     }
 
+    /// The same within a width; where it is cut, a browser shows the whole text.
+    pub(crate) fn fitted(&mut self, at: Point, class: &str, words: &str, room: f64) {
+        let short = fitting(words, room);
+        if short == words {
+            self.words(at, class, words);
+        } else {
+            self.named(words, |canvas| canvas.words(at, class, &short));
+        }
+    }
+
     /// What a browser shows for what is drawn inside.
     pub(crate) fn named(&mut self, title: &str, draw: impl FnOnce(&mut Self)) {
         self.text.push_str(&format!("<g><title>{}</title>\n", escaped(title)));

@@ -1,10 +1,11 @@
 //! The picture: by time where every line has one, otherwise by how far each rank came.
 
+use super::super::trouble::cause;
 use super::instant::{Instant, in_order};
-use super::{Lane, are_alike, words};
+use super::{Lane, are_alike, readable, words};
 use crate::html::Picture;
 use crate::text::counted;
-use crate::topo::svg::canvas::{Canvas, Rect, fitting};
+use crate::topo::svg::canvas::{Canvas, Rect, fitting, length};
 use crate::{Doctor, Event, Moment};
 
 const STYLE: &str = include_str!("course.css");
@@ -31,16 +32,17 @@ pub(super) fn drawing(lanes: &[Lane]) -> Option<Picture> {
         None if are_alike(lanes) => return None,
         None => (by_stage(lanes, &mut canvas), "by how far they came"),
     };
-    let mut about = format!("The course of {} {by}.", counted(lanes.len(), "rank"));
-    if let Some(first) = lanes.iter().find(|it| it.first) {
-        about.push_str(&format!(" Failed first: {}.", first.name()));
+    let mut about = format!("The timeline of {} {by}.", counted(lanes.len(), "rank"));
+    if let Some((first, kind)) = lanes.iter().find_map(|it| Some((it, it.first?))) {
+        about.push_str(&format!(" First cause: {} {}.", first.name(), cause(kind)));
     }
-    let failed = lanes.iter().filter(|it| !it.first && it.events.iter().any(|it| it.what == Moment::Fails));
+    let failed =
+        lanes.iter().filter(|it| it.first.is_none() && it.events.iter().any(|it| it.what == Moment::Fails));
     let failed: Vec<String> = failed.map(Lane::name).collect();
     if !failed.is_empty() {
         about.push_str(&format!(" Failures are also reported by: {}.", failed.join("; ")));
     }
-    Some(canvas.picture([WIDTH, height + 8.0], ["The course of the ranks", &about], STYLE))
+    Some(canvas.picture([WIDTH, height + 8.0], ["Ranks by time or stage", &about], STYLE))
 }
 
 /// The events of every lane with their times, if all can be compared and they are not all the same.
@@ -77,16 +79,16 @@ fn class(what: Moment) -> &'static str {
 
 /// The name of a lane and its ground.
 fn ground(lane: &Lane, y: f64, canvas: &mut Canvas) {
-    let class = if lane.first { "b first" } else { "" };
-    canvas.words((8.0, y + 13.0), class, &fitting(&lane.name(), LEFT - 16.0));
+    let class = if lane.first.is_some() { "b first" } else { "" };
+    canvas.fitted((8.0, y + 13.0), class, &lane.name(), LEFT - 16.0);
     canvas.rect(Rect { x: LEFT, y: y + 1.0, width: RIGHT - LEFT, height: ROW - 5.0 }, 3.0, "lane");
 }
 
 /// What a browser shows for an event.
 fn title(lane: &Lane, it: &Event) -> String {
-    let first = if lane.first && it.what == Moment::Fails { " first" } else { "" };
-    let time = it.time.as_ref().map(|it| format!(" at {it}")).unwrap_or_default();
-    format!("{}: {}{first}{time} ({}:{}) {}", lane.name(), words(it.what), it.file, it.line, it.text)
+    let first = if lane.failed_first() && it.what == Moment::Fails { " first" } else { "" };
+    let time = it.time.as_ref().map(|it| format!(" at {}", readable(it))).unwrap_or_default();
+    format!("{}: {}{first}{time} ({}:{}) {}", lane.name(), words(it), it.file, it.line, it.text)
 }
 
 fn by_time(lanes: &[Lane], timed: &[Vec<(Instant, &Event)>], canvas: &mut Canvas) -> f64 {
@@ -109,7 +111,7 @@ fn by_time(lanes: &[Lane], timed: &[Vec<(Instant, &Event)>], canvas: &mut Canvas
         let from = |it: &str| Instant::new(it).map_or(f64::MAX, |it| it.from);
         from(one).total_cmp(&from(other))
     });
-    canvas.words((LEFT, 40.0), "soft", &format!("since {}", begin.unwrap_or_default()));
+    canvas.words((LEFT, 40.0), "soft", &format!("since {}", begin.map(readable).unwrap_or_default()));
     let step = tick(high - low);
     let last = ((high - low) / step - 1e-6).ceil().max(1.0) * step;
     let place = |seconds: f64| LEFT + 4.0 + seconds / last * (RIGHT - LEFT - 20.0);
@@ -148,6 +150,12 @@ fn by_time(lanes: &[Lane], timed: &[Vec<(Instant, &Event)>], canvas: &mut Canvas
                 }
             });
         }
+        if let Some(cause) = lane.cause() {
+            let last = events.last().map_or(0.0, |it| it.0.to - low);
+            let room = place(last) + 16.0 + length(cause) < RIGHT;
+            let (x, class) = if room { (place(last) + 14.0, "b first") } else { (RIGHT - 6.0, "b first e") };
+            canvas.words((x, y + 13.5), class, cause);
+        }
         y += ROW;
     }
     y
@@ -182,8 +190,11 @@ fn by_stage(lanes: &[Lane], canvas: &mut Canvas) -> f64 {
         let step = (RIGHT - LEFT) / stages.len() as f64;
         (step, move |at: usize| LEFT + step * at as f64)
     };
-    for (at, (_, name)) in stages.iter().enumerate() {
-        canvas.words((place(at) + 4.0, 34.0), "b", name);
+    let mut ends = lanes.iter().flat_map(|it| &it.events).filter(|it| it.what == Moment::Ends);
+    let destroys = ends.all(|it| it.text.is_empty());
+    for (at, (what, name)) in stages.iter().enumerate() {
+        let name = if *what == Moment::Ends && destroys { "comm destroyed" } else { name };
+        canvas.fitted((place(at) + 4.0, 34.0), "b", name, step - 6.0);
     }
     let some = lanes.iter().flat_map(|it| &it.events).any(|it| it.time.is_some());
     let note = if some {
@@ -204,7 +215,7 @@ fn by_stage(lanes: &[Lane], canvas: &mut Canvas) -> f64 {
                 let clock =
                     it.time.as_deref().and_then(|it| it.rsplit([' ', 'T']).next()).unwrap_or_default();
                 let clock = clock.get(..12).unwrap_or(clock);
-                let first = lane.first && *what == Moment::Fails;
+                let first = lane.failed_first() && *what == Moment::Fails;
                 let text = if first { format!("first {clock}") } else { clock.to_owned() };
                 if !text.is_empty() {
                     let light = matches!(what, Moment::SetupBegins | Moment::Waits);
@@ -212,6 +223,13 @@ fn by_stage(lanes: &[Lane], canvas: &mut Canvas) -> f64 {
                     canvas.words((place(at) + 8.0, y + 13.5), class, &fitting(text.trim(), step - 14.0));
                 }
             });
+        }
+        if let Some(cause) = lane.cause() {
+            let done = stages.iter().rposition(|(what, _)| lane.events.iter().any(|it| it.what == *what));
+            let next = done.map_or(0, |it| it + 1);
+            let (x, class) =
+                if next < stages.len() { (place(next) + 8.0, "b first") } else { (RIGHT - 10.0, "on e") };
+            canvas.words((x, y + 13.5), class, cause);
         }
         y += ROW;
     }

@@ -35,6 +35,24 @@ impl Instant {
     }
 }
 
+/// A time for a reader: `Nov 15 02:54:41.832` of `1115 02:54:41.832146218`.
+pub(in crate::html::doctor) fn readable(text: &str) -> String {
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let short = match text.rsplit_once(['.', ',']) {
+        Some((whole, fraction)) if fraction.len() > 3 && fraction.bytes().all(|it| it.is_ascii_digit()) => {
+            format!("{whole}.{}", &fraction[..3])
+        }
+        _ => text.to_owned(),
+    };
+    let dated = short.split_once(' ').filter(|it| it.0.len() == 4).and_then(|(day, clock)| {
+        let number: usize = day.parse().ok()?;
+        let month = MONTHS.get((number / 100).checked_sub(1)?)?;
+        Some(format!("{month} {} {clock}", number % 100))
+    });
+    dated.unwrap_or(short)
+}
+
 /// The events of a rank in their order, with when they were. What their times leave open, their kinds decide, in whose order they are given:
 /// a setup begins before it is complete.
 pub(super) fn in_order<T>(mut events: Vec<(Instant, T)>) -> Vec<(Instant, T)> {
@@ -57,7 +75,7 @@ pub(super) fn in_order<T>(mut events: Vec<(Instant, T)>) -> Vec<(Instant, T)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Instant, in_order};
+    use super::{Instant, in_order, readable};
 
     #[test]
     fn a_whole_second_is_not_later_than_a_millisecond_in_it() {
@@ -69,6 +87,14 @@ mod tests {
         assert!((other.from - one.from - 1.5).abs() < 1e-6);
         assert_eq!(Instant::new("x"), None);
         assert_eq!(Instant::new("9999 10:00:00"), None);
+    }
+
+    #[test]
+    fn times_are_readable() {
+        assert_eq!(readable("1115 02:54:41.832146218"), "Nov 15 02:54:41.832");
+        assert_eq!(readable("2026-11-15 02:53:18"), "2026-11-15 02:53:18");
+        assert_eq!(readable("9915 02:54:41"), "9915 02:54:41");
+        assert_eq!(readable("x.\u{e9}\u{e9}\u{e9}"), "x.\u{e9}\u{e9}\u{e9}");
     }
 
     #[test]

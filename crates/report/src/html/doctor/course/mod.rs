@@ -1,9 +1,13 @@
-//! The course of the ranks: how far each came, and when.
+//! The timeline of the ranks: how far each came, and when.
 
 mod drawing;
 mod instant;
 
 use std::collections::BTreeSet;
+
+use job::FailureKind;
+
+pub(super) use instant::readable;
 
 use super::lines::Lines;
 use super::trouble::{self, Trouble, Troubles};
@@ -19,12 +23,13 @@ const OTHERS: usize = 4;
 /// The same where none is in trouble.
 const ALIKE: usize = 8;
 
-/// A rank with its events, or a process that failed first and has no rank that is known.
+/// A rank with its events, or a process that is the first cause and has no rank that is known.
 struct Lane {
     rank: Option<u32>,
     host: String,
     events: Vec<Event>,
-    first: bool,
+    /// What it did, if it is the first cause.
+    first: Option<FailureKind>,
 }
 
 impl Lane {
@@ -35,6 +40,16 @@ impl Lane {
             (None, host) => format!("{host}, rank not known"),
         }
     }
+
+    /// What it did that is the first cause and not a failure: `finished early`.
+    fn cause(&self) -> Option<&'static str> {
+        self.first.filter(|it| !trouble::is_failure(*it)).map(trouble::cause)
+    }
+
+    /// Whether it failed first.
+    fn failed_first(&self) -> bool {
+        self.first.is_some_and(trouble::is_failure)
+    }
 }
 
 /// Draws the course, where lines show one.
@@ -42,7 +57,8 @@ pub(super) fn course(doctor: &Doctor, troubles: &Troubles<'_>, lines: &Lines<'_>
     let (shown, all) = lanes(doctor, troubles);
     if let Some(failure) = &doctor.facts.first_failure {
         html.put("p", &[], |html| {
-            html.line("b", "", "First failure: ");
+            let failed = trouble::is_failure(failure.kind);
+            html.line("b", "", if failed { "First failure: " } else { "First cause: " });
             html.prose(&trouble::sentence(failure));
             html.words(", ");
             lines.link(html, &failure.evidence);
@@ -70,7 +86,7 @@ pub(super) fn course(doctor: &Doctor, troubles: &Troubles<'_>, lines: &Lines<'_>
     });
 }
 
-/// What is drawn, who failed first on top, and how many there are in all.
+/// What is drawn, the first cause on top, and how many there are in all.
 fn lanes(doctor: &Doctor, troubles: &Troubles<'_>) -> (Vec<Lane>, usize) {
     let mut ranks: Vec<&Rank> = doctor.facts.ranks.iter().filter(|it| !it.events.is_empty()).collect();
     ranks.sort_by_key(|it| {
@@ -87,25 +103,29 @@ fn lanes(doctor: &Doctor, troubles: &Troubles<'_>) -> (Vec<Lane>, usize) {
             rank: Some(it.rank),
             host: it.host.clone(),
             events: it.events.clone(),
-            first: troubles.rank(it.rank) == Some(Trouble::FailedFirst),
+            first: match troubles.rank(it.rank) {
+                Some(Trouble::First(kind)) => Some(kind),
+                _ => None,
+            },
         })
         .collect();
     let mut all = ranks.len();
     let Some(failure) = &doctor.facts.first_failure else { return (lanes, all) };
-    match lanes.iter_mut().find(|it| it.first) {
-        // Its own lines may not say that it failed: those of others do.
-        Some(lane) if !lane.events.iter().any(|it| it.what == Moment::Fails) => {
-            lane.events.push(trouble::event(failure));
+    let event = trouble::is_failure(failure.kind).then(|| trouble::event(failure));
+    match (lanes.iter_mut().find(|it| it.first.is_some()), event) {
+        // The line that shows the first failure may be of another rank, or not be among the last lines of its own.
+        (Some(lane), Some(event))
+            if !lane.events.iter().any(|it| (&it.file, it.line) == (&event.file, event.line)) =>
+        {
+            lane.events.insert(0, event);
             lane.events.sort_by_key(|it| it.what);
         }
-        Some(_) => {}
-        None if failure.rank.is_some() || failure.host.is_some() => {
-            let host = failure.host.clone().unwrap_or_default();
-            let events = vec![trouble::event(failure)];
-            lanes.insert(0, Lane { rank: failure.rank, host, events, first: true });
+        (None, event) if failure.rank.is_some() || failure.host.is_some() => {
+            let (host, first) = (failure.host.clone().unwrap_or_default(), Some(failure.kind));
+            lanes.insert(0, Lane { rank: failure.rank, host, events: event.into_iter().collect(), first });
             all += 1;
         }
-        None => {}
+        _ => {}
     }
     (lanes, all)
 }
@@ -127,13 +147,15 @@ fn are_alike(lanes: &[Lane]) -> bool {
 /// Instead of a picture in which all rows are the same.
 fn alike(lanes: &[Lane], all: usize) -> String {
     let kinds = lanes.first().map(kinds).unwrap_or_default();
-    let kinds: Vec<&str> = kinds.into_iter().map(words).collect();
+    let first = lanes.first().map(|it| &*it.events).unwrap_or_default();
+    let events = kinds.into_iter().filter_map(|kind| first.iter().find(|it| it.what == kind));
+    let kinds = events.map(words).collect::<Vec<_>>().join(", ");
     let who = match all {
-        1 => "The rank".to_owned(),
+        1 => return format!("The lines of the rank show: {kinds}. They have no times."),
         2 => "Both ranks".to_owned(),
         n => format!("All {n} ranks"),
     };
-    format!("{who} came equally far: {}. The lines have no times that could be compared.", kinds.join(", "))
+    format!("{who} came equally far: {kinds}. The lines have no times that could be compared.")
 }
 
 /// What the picture does not show.
@@ -157,7 +179,7 @@ fn notes(doctor: &Doctor, lanes: &[Lane], all: usize) -> Vec<String> {
 }
 
 fn row(lane: &Lane, it: &Event, lines: &Lines<'_>) -> Vec<Cell> {
-    let what = Cell::new(words(it.what));
+    let what = Cell::new(words(it));
     let what = match it.what {
         Moment::Fails => what.toned(Tone::Bad),
         Moment::Waits => what.toned(Tone::Warning),
@@ -167,19 +189,21 @@ fn row(lane: &Lane, it: &Event, lines: &Lines<'_>) -> Vec<Cell> {
         Cell::new(lane.rank.map_or_else(|| "?".to_owned(), |it| it.to_string())),
         Cell::code(lane.host.clone()),
         what,
-        Cell::new(it.time.clone().unwrap_or_default()),
+        Cell::new(it.time.as_deref().map(readable).unwrap_or_default()),
         lines.cell(&it.file, it.line),
         Cell::code(it.text.clone()),
     ]
 }
 
-fn words(what: Moment) -> &'static str {
-    match what {
+fn words(it: &Event) -> &'static str {
+    match it.what {
         Moment::SetupBegins => "setup begins",
         Moment::SetupComplete => "setup complete",
         Moment::FirstWork => "first work: rings connected",
         Moment::Waits => "waits",
         Moment::Fails => "fails",
+        // NCCL's line about the communicator: it does not say how the process ended.
+        Moment::Ends if it.text.is_empty() => "destroys its communicator",
         Moment::Ends => "ends",
     }
 }
