@@ -146,7 +146,7 @@ fn replayed(args: &Validate) -> Option<report::Validate> {
     for it in &inputs.unreadable {
         complain(&format!("error: {}: {}", it.name, it.reason));
     }
-    let replay = Replay::new(&inputs.case.tests);
+    let replay = Replay::new(&inputs.case);
     if replay.sets.is_empty() {
         let given: Vec<String> = args.replay.iter().take(3).map(|it| input::name(it)).collect();
         complain(&format!(
@@ -156,7 +156,7 @@ fn replayed(args: &Validate) -> Option<report::Validate> {
         return None;
     }
     let job = Job::of_case_on(&inputs.case, &job::Hardware::new(args.instance, None, None));
-    Some(answer::fleet::judged(&replay, &inputs.case, &job))
+    Some(answer::fleet::judged(&replay, &inputs.case, &job, args.least))
 }
 
 /// `--svg FILE`: a fleet that needed no pairs has no matrix.
