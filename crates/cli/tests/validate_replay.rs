@@ -98,6 +98,17 @@ fn output_that_was_cut_is_named_and_accuses_nobody() {
 }
 
 #[test]
+fn files_without_a_run_are_named() {
+    let folder = pairs("replay-unused", 4, |_| {});
+    for name in ["a.txt", "b.txt", "c.txt", "d.txt", "e.txt"] {
+        write(&folder, name, "nothing of interest\n");
+    }
+    let answer = replay(&folder, &[]);
+    let text = words(&answer);
+    assert!(text.contains("c.txt and 2 more are not used: no run of nccl-tests"), "{text}");
+}
+
+#[test]
 fn one_machine_whose_output_was_cut_is_not_accused() {
     let folder = Folder::new("replay-cut-alone");
     for host in 1..=6 {
