@@ -185,3 +185,40 @@ fn a_slow_pair_that_was_measured_once_is_a_suspect() {
     let says = "INCONCLUSIVE: node03 - node07 reach 51 % of normal, measured once: measure this pair again";
     assert!(words(&answer).starts_with(says), "{}", answer.stdout);
 }
+
+#[test]
+fn the_matrix_has_whole_names_and_shows_what_failed_once() {
+    let folder = pairs("replay-matrix", 6, |_| {});
+    // Names that end alike: `4-12` and `5-12`.
+    for entry in fs::read_dir(folder.path()).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        let named = (1..=6)
+            .fold(text, |text, it| text.replace(&format!(" node{it:02} "), &format!(" ip-10-0-{it}-12 ")));
+        fs::write(&path, named).unwrap();
+    }
+    // One pair was measured twice, and failed the second time.
+    let again = fs::read_to_string(folder.path().join("p1-2.log")).unwrap();
+    let head = again.get(..again.find("  1073741824").unwrap()).unwrap();
+    let failure = "ip-10-0-1-12: Test NCCL failure common.cu:1279 'unhandled system error / '\n";
+    write(&folder, "again.log", &format!("{head}{failure}"));
+    let picture = folder.path().join("matrix.svg");
+    let answer = replay(&folder, &["--svg", &picture.to_string_lossy()]);
+    let text = &answer.stdout;
+    assert!(text.contains("        1-12 2-12 3-12 4-12 5-12 6-12\n"), "{text}");
+    assert!(text.contains("  1-12     . 100x  100"), "{text}");
+    assert!(text.contains("x failed, 99x failed at times"), "{text}");
+    let picture = fs::read_to_string(&picture).unwrap();
+    assert!(picture.contains(", 1 of 2 measurements failed"), "{picture}");
+    assert!(picture.contains(">at least<"), "{picture}");
+}
+
+#[test]
+fn one_is_not_plural() {
+    let folder = Folder::new("replay-one");
+    write(&folder, "one.log", &Run { hosts: vec![1], rate: 480.0, wrong: 0 }.output());
+    let answer = replay(&folder, &[]);
+    let text = words(&answer);
+    assert!(text.contains(" 1 run of nccl-tests in 1 file, 1 machine with "), "{text}");
+    assert!(!text.contains("none of 1") && !text.contains("all 1 machine"), "{text}");
+}

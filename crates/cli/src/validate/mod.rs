@@ -79,6 +79,12 @@ pub(crate) fn run(args: &Validate, colour: Colour, out: &mut impl Write) -> io::
     show(&validate, args, colour, out)
 }
 
+/// `1 machine`, `16 machines`.
+#[cfg(target_os = "linux")]
+fn machines(count: usize) -> String {
+    if count == 1 { "1 machine".to_owned() } else { format!("{count} machines") }
+}
+
 /// The flag that names machines, if one does.
 fn fleet_flag(args: &Validate) -> Option<&'static str> {
     let given = [

@@ -317,7 +317,7 @@ pub struct Library {
     #[serde(default)]
     pub version: Option<String>,
     /// Of libfabric: its providers, as far as files show them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub providers: Vec<String>,
 }
 

@@ -104,11 +104,17 @@ impl Validate {
                 unknown.name
             ));
         }
-        if !replay.sets.iter().any(|it| is_all(it, fleet)) {
+        if fleet.len() > 1 && !replay.sets.iter().any(|it| is_all(it, fleet)) {
             let least =
                 least.map(|it| format!("; --least {} is not compared", shown(it))).unwrap_or_default();
-            let all = counted(fleet.len(), "machine");
-            not_known.push(format!("what all {all} reach together: no run has all of them{least}"));
+            let all = fleet.len();
+            not_known.push(format!("what all {all} machines reach together: no run has all of them{least}"));
+        }
+        if let (1, Some(least)) = (fleet.len(), least) {
+            not_known.push(format!(
+                "what several machines reach together: --least {} is not compared",
+                shown(least)
+            ));
         }
         if replay.unnamed > 0 {
             not_known
@@ -224,8 +230,11 @@ fn together(replay: &Replay, tests: &[Test], least: Option<f64>) -> Vec<Together
 /// What is below what it should reach, in a sentence. Then no machine is slower than the others.
 fn low(tests: &[Test], together: &[Together], machines: usize) -> Option<String> {
     if let Some(it) = together.iter().find(|it| it.rate < it.needed) {
-        let all = counted(machines, "machine");
-        return Some(format!("all {all} together reach only {}{}", bandwidth(it.rate), it.beside));
+        return Some(format!(
+            "all {machines} machines together reach only {}{}",
+            bandwidth(it.rate),
+            it.beside
+        ));
     }
     tests.iter().filter(|it| together.iter().all(|known| known.test != it.name)).find_map(|it| {
         let (normal, expected) = (it.normal?, it.expected.as_ref()?);
@@ -371,11 +380,10 @@ impl Headline<'_> {
             );
         }
         if let Some(it) = self.together.first() {
-            let all = counted(machines, "machine");
-            return format!("GO: all {all} together reach {}{}", bandwidth(it.rate), it.beside);
+            return format!("GO: all {machines} machines together reach {}{}", bandwidth(it.rate), it.beside);
         }
         if even.is_empty() {
-            return "INCONCLUSIVE: one machine, and nothing says what it should reach (--instance NAME)"
+            return "INCONCLUSIVE: these runs are of one machine: nothing was measured between machines"
                 .to_owned();
         }
         format!("INCONCLUSIVE: {even}, and nothing says what they should reach together")

@@ -31,7 +31,7 @@ pub struct Spec {
     pub link: Vec<(Host, Host, f64)>,
     /// Slow NICs.
     pub nic: Vec<(Host, usize, f64)>,
-    /// Switches whose ways out are slow.
+    /// Switches whose uplinks are slow.
     pub tier: Vec<(usize, f64)>,
     /// Machines, as both ends, and links that lose this share of their packets.
     pub loss: Vec<(Host, Host, f64)>,
