@@ -11,20 +11,21 @@ use validate::replay::{Replay, Set};
 
 /// The fleet of a folder of runs; none where the runs are few, or of one job.
 pub fn of_case(case: &Case, job: &Job) -> Option<Validate> {
-    let replay = Replay::new(&case.tests);
-    replay.is_fleet().then(|| judged(&replay, case, job))
+    let replay = Replay::new(case);
+    replay.is_fleet().then(|| judged(&replay, case, job, None))
 }
 
-/// The runs, judged against each other, with what is normal for their machines.
-pub fn judged(replay: &Replay, case: &Case, job: &Job) -> Validate {
+/// The runs, judged against each other, with what is normal for their machines, and with what all together must reach, in GB/s.
+pub fn judged(replay: &Replay, case: &Case, job: &Job, least: Option<f64>) -> Validate {
     let machine = job.machines.first().map(|it| &it.value);
-    Validate::replayed(replay, case.sources.files.len(), |set| normal(set, machine, &case.tests))
+    Validate::replayed(replay, case.sources.files.len(), least, |set| normal(set, machine, &case.tests))
 }
 
 /// The bandwidth that is normal for runs of one kind: on the machine that a flag or a log names, or inside eight GPUs that are sold only
 /// with an `NVSwitch`.
 fn normal(set: &Set, named: Option<&Machine>, tests: &[NcclTests]) -> Option<Normal> {
-    let collective = set.collective?;
+    // Where every run failed there is no size.
+    let collective = set.collective.filter(|_| set.bytes > 0)?;
     let same_gpu = |it: &&Machine| {
         let here = fabric::gpu::find(&set.gpu);
         let there = it.gpus.first().and_then(|it| fabric::gpu::find(it.model.as_deref()?));

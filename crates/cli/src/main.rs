@@ -65,9 +65,6 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(args, plumb.color, &mut out),
         Command::Predict(args) => predict::run(args, plumb.color, &mut out),
         Command::Plan(args) => plan::run(args, plumb.color, &mut out),
-        Command::Validate(args) if args.health.is_asked() => {
-            node::healthcheck(args.health, args.instance, &mut out)
-        }
         Command::Validate(args) => validate::run(args, plumb.color, &mut out),
         Command::Node(args) => node::run(args, plumb.color, &mut out),
         Command::Bench(args) => bench::run(args, plumb.color, &mut out),

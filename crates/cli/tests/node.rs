@@ -60,6 +60,22 @@ fn a_healthy_and_a_broken_node() {
 }
 
 #[test]
+fn a_node_that_differs_has_one_verdict() {
+    // node03 by itself has warnings; its limits differ from those of the others, which is an error.
+    let states: Vec<String> = ["node01", "node02", "node03", "node04"].map(state).to_vec();
+    let all: Vec<&str> = states.iter().map(String::as_str).collect();
+    let answer = node(&all);
+    assert!(
+        answer.stdout.starts_with("2 of 4 nodes are not fit to train: node03, node04."),
+        "{}",
+        answer.stdout
+    );
+    assert!(answer.stdout.contains("  node03      not fit: "), "{}", answer.stdout);
+    let json = node(&[&all[..], &["--format", "json"]].concat()).json();
+    assert_eq!(json["nodes"][2]["verdict"], "not_fit", "{json}");
+}
+
+#[test]
 fn what_the_user_expects_counts() {
     let fewer = node(&[&state("node01"), "--gpus", "8"]);
     assert_eq!(fewer.code, Some(1));

@@ -169,6 +169,10 @@ fn even_pairs_are_not_go() {
         "{}",
         answer.stdout
     );
+    // CI systems show skipped cases as green.
+    let junit = validate(&["--replay", &folder.path().to_string_lossy(), "--format", "junit"]).stdout;
+    assert!(junit.contains("name=\"fit to train\">\n      <error message=\"INCONCLUSIVE"), "{junit}");
+    assert!(junit.contains("errors=\"1\""), "{junit}");
 }
 
 #[test]
@@ -199,10 +203,17 @@ fn what_cannot_be_is_refused_in_words() {
         (&["--simulate", "slow=node099:0.5"], "there are 16 machines"),
         (&["--replay", "README.md"], "no run of nccl-tests that names its machines"),
         (&["--replay", "/nowhere"], "/nowhere"),
+        (&["--simulate", ""], "the keys are nodes"),
+        (&["--mode", "healthcheck", "--hosts", "h1"], "they do not go with --hosts"),
+        (
+            &["--replay", "crates/cli/tests/data/validations/one-gpu-each", "--least", "3"],
+            "the validation recorded what it needs",
+        ),
     ] {
         let answer = validate(arguments);
         assert_eq!(answer.code, Some(2), "{arguments:?}");
         assert!(answer.stderr.contains(says) && answer.stdout.is_empty(), "{arguments:?}: {}", answer.stderr);
+        assert_eq!(answer.stderr.matches("error: ").count(), 1, "{arguments:?}: {}", answer.stderr);
     }
 }
 

@@ -67,6 +67,8 @@ pub struct Case {
     pub libfabric: Vec<LibfabricWarning>,
     /// Lines that say how something ended, in the order of the input.
     pub endings: Vec<Ending>,
+    /// Every line that proves a bad end, in the order of the input: `endings` joins equal lines of different files.
+    pub deaths: Vec<Spot>,
     /// The last line of each file that shows the job at work.
     pub progress: Vec<Spot>,
     /// Runs of nccl-tests.
@@ -378,13 +380,15 @@ impl CaseBuilder {
         for (state, quote) in self.blocks.states {
             training.state(state, &quote);
         }
+        let (endings, deaths) = self.endings.into_all();
         Case {
             sources: self.sources,
             processes,
             communicators,
             sightings: self.sightings,
             libfabric: self.libfabric,
-            endings: self.endings.into_all(),
+            endings,
+            deaths,
             progress: self.progress.into_iter().map(|it| it.1).collect(),
             tests: self.blocks.tests,
             matrices: self.blocks.matrices,

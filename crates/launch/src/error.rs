@@ -45,6 +45,15 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// A line of a hostfile cannot be used.
+    Line {
+        /// Counted from 1.
+        number: usize,
+        /// What is wrong with it.
+        error: Box<Error>,
+    },
+    /// A hostfile has only comments and empty lines.
+    NoHosts,
     /// A rank, or what starts others, could not be started or supervised.
     Start {
         /// The operation that failed, and the error of the system.
@@ -86,6 +95,8 @@ impl fmt::Display for Error {
             }
             Self::KeyValueStore { protocol, detail } => write!(f, "rendezvous over {protocol}: {detail}"),
             Self::Host { text, why } => write!(f, "host {text:?}: {why}"),
+            Self::Line { number, error } => write!(f, "line {number}: {error}"),
+            Self::NoHosts => f.write_str("the file names no host"),
             Self::Start { detail } => f.write_str(detail),
         }
     }

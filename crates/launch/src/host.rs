@@ -1,5 +1,7 @@
 //! Hosts, and the lists of them that users give.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 
 use crate::{Error, expand_hostlist};
@@ -131,17 +133,16 @@ pub fn hosts_of_list(list: &str) -> Result<Vec<Host>, Error> {
 }
 
 /// The hosts of a hostfile, as mpirun and pdsh read it: one per line, or a list as in [`hosts_of_list`]; `#` begins a
-/// comment; `slots=8` or `:8` after a plain name says how many ranks a host takes, and other words are ignored.
+/// comment; `slots=8` or `:8` after a plain name says how many ranks a host takes, and other words are ignored. A host that is named again is one host with the
+/// slots of both lines.
 pub fn hosts_of_file(text: &str) -> Result<Vec<Host>, Error> {
-    let mut hosts = Vec::new();
+    let mut hosts: Vec<Host> = Vec::new();
+    let mut places: BTreeMap<(String, Option<u16>), usize> = BTreeMap::new();
     for (number, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default();
         let mut words = line.split_whitespace();
         let Some(list) = words.next() else { continue };
-        let at = |error: Error| match error {
-            Error::Host { text, why } => Error::Host { text, why: format!("{why} (line {})", number + 1) },
-            other => other,
-        };
+        let at = |error: Error| Error::Line { number: number + 1, error: Box::new(error) };
         let mut slots = None;
         for word in words {
             if let Some(count) = word.strip_prefix("slots=") {
@@ -151,19 +152,30 @@ pub fn hosts_of_file(text: &str) -> Result<Vec<Host>, Error> {
                 }
             }
         }
-        let mut found = hosts_of_list(list).map_err(at)?;
-        for host in &mut found {
+        for mut host in hosts_of_list(list).map_err(at)? {
             host.slots = slots;
+            match places.entry((host.name.clone(), host.port)) {
+                Entry::Vacant(place) => {
+                    place.insert(hosts.len());
+                    hosts.push(host);
+                }
+                Entry::Occupied(place) => {
+                    if let Some(known) = hosts.get_mut(*place.get()) {
+                        known.slots = known
+                            .slots
+                            .zip(slots)
+                            .map(|(a, b)| a.saturating_add(b))
+                            .or(known.slots)
+                            .or(slots);
+                    }
+                }
+            }
         }
-        hosts.append(&mut found);
         if hosts.len() > MAX_HOSTS {
-            return Err(Error::host(line.trim(), "too many hosts"));
+            return Err(at(Error::host(line.trim(), "too many hosts")));
         }
     }
-    if hosts.is_empty() {
-        return Err(Error::host("", "the file names no host"));
-    }
-    distinct(hosts)
+    if hosts.is_empty() { Err(Error::NoHosts) } else { Ok(hosts) }
 }
 
 /// The nodes of the Slurm allocation that this process runs in: `SLURM_JOB_NODELIST`.
@@ -269,7 +281,12 @@ mod tests {
         assert_eq!(hosts.iter().map(Host::slots).collect::<Vec<_>>(), [Some(8), Some(4), None, None, None]);
         let error = hosts_of_file("a\nb c\n-x\n").expect_err("a hyphen").to_string();
         assert!(error.contains("-x") && error.contains("line 3"), "{error}");
-        assert!(hosts_of_file("# nothing\n").is_err());
+        let empty = hosts_of_file("# nothing\n").expect_err("no host").to_string();
+        assert_eq!(empty, "the file names no host");
+        // mpirun takes a host that is named again, and so does plumb.
+        let again = hosts_of_file("n1 slots=4\nn2\nn1 slots=4\nn2 slots=2\nn1:22\n").expect("hosts");
+        assert_eq!(shown(&again), "n1 n2 n1:22");
+        assert_eq!(again.iter().map(Host::slots).collect::<Vec<_>>(), [Some(8), Some(2), None]);
         assert!(hosts_of_file("a slots=x").is_err());
     }
 

@@ -87,7 +87,7 @@ fn pieces(element: &str) -> Result<Vec<Piece>, String> {
         rest = after;
     }
     if rest.bytes().chain(element.bytes()).any(|it| it.is_ascii_whitespace() || it.is_ascii_control()) {
-        return Err("a blank in a host name".to_owned());
+        return Err("a host name contains a space or a control character".to_owned());
     }
     pieces.push(Piece::Text(rest.to_owned()));
     Ok(pieces)

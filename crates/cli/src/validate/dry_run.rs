@@ -17,8 +17,8 @@ pub(super) fn show(way: &dyn Way, site: &Site, plan: Plan, args: &args::Validate
     let mut out = io::stdout().lock();
     writeln!(
         out,
-        "# plumb validate --dry-run: {} machines over {}; nothing is started",
-        plan.hosts.len(),
+        "# plumb validate --dry-run: {} over {}; nothing is started",
+        super::machines(plan.hosts.len()),
         way.name()
     )?;
     writeln!(

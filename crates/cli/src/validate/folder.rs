@@ -35,23 +35,46 @@ pub(crate) fn read(path: &Path) -> Result<Run, String> {
     let mut text = Vec::new();
     let read = File::open(&file).and_then(|it| it.take(LONGEST).read_to_end(&mut text));
     read.map_err(|error| format!("{}: {error}", file.display()))?;
-    parse(&text).map(|it| it.0).map_err(|reason| format!("{}: {reason}", file.display()))
+    parse(&text).map(|it| it.0).map_err(|broken| broken.at(&file))
+}
+
+/// Why a journal cannot be read.
+#[derive(Debug)]
+struct Broken {
+    /// From 1; none where it is about the whole file.
+    line: Option<usize>,
+    reason: String,
+}
+
+impl Broken {
+    /// `results/journal.jsonl:7: expected value at column 3`.
+    fn at(&self, file: &Path) -> String {
+        let line = self.line.map(|it| format!(":{it}")).unwrap_or_default();
+        format!("{}{line}: {}", file.display(), self.reason)
+    }
+
+    /// Each line is a document of its own: the line that the parser counts is always 1.
+    fn line(number: usize, what: &str, error: &serde_json::Error) -> Self {
+        let reason = format!("{what}{}", error.to_string().replace(" at line 1 column ", " at column "));
+        Self { line: Some(number), reason }
+    }
 }
 
 /// The run, and how many bytes of the journal are whole lines.
-fn parse(text: &[u8]) -> Result<(Run, usize), String> {
+fn parse(text: &[u8]) -> Result<(Run, usize), Broken> {
     let whole = text.iter().rposition(|it| *it == b'\n').map_or(0, |it| it + 1);
     let mut lines = text[..whole].split(|it| *it == b'\n').enumerate();
     let (_, first) = lines.next().unwrap_or_default();
     let plan: Plan = serde_json::from_slice(first)
-        .map_err(|error| format!("not the journal of a validation: line 1: {error}"))?;
+        .map_err(|error| Broken::line(1, "not the journal of a validation: ", &error))?;
     if plan.schema != SCHEMA {
-        return Err(format!("has the format {}, this plumb reads {SCHEMA}", plan.schema));
+        let reason = format!("has the format {}, this plumb reads {SCHEMA}", plan.schema);
+        return Err(Broken { line: None, reason });
     }
     let mut run = Run::new(plan);
     for (number, line) in lines.filter(|it| !it.1.is_empty()) {
         let line: Line =
-            serde_json::from_slice(line).map_err(|error| format!("line {}: {error}", number + 1))?;
+            serde_json::from_slice(line).map_err(|error| Broken::line(number + 1, "", &error))?;
         run.take(line);
     }
     Ok((run, whole))
@@ -83,11 +106,17 @@ impl Journal {
     /// A folder that exists, and what it says.
     pub(crate) fn resume(path: &Path) -> Result<(Self, Run), String> {
         let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.join(JOURNAL).display());
+        if path.is_dir() && !path.join(JOURNAL).exists() {
+            return Err(format!(
+                "{}: is not a results folder of plumb validate: it has no {JOURNAL}",
+                path.display()
+            ));
+        }
         let file = OpenOptions::new().read(true).write(true).open(path.join(JOURNAL));
         let mut this = Self::locked(path, file.map_err(|error| failed(&error))?)?;
         let mut text = Vec::new();
         (&this.file).take(LONGEST).read_to_end(&mut text).map_err(|error| failed(&error))?;
-        let (run, whole) = parse(&text).map_err(|error| failed(&error))?;
+        let (run, whole) = parse(&text).map_err(|broken| broken.at(&path.join(JOURNAL)))?;
         let end = this.file.set_len(whole as u64).and_then(|()| this.file.seek(SeekFrom::End(0)));
         end.map_err(|error| failed(&error))?;
         this.before = Duration::try_from_secs_f64(run.elapsed()).unwrap_or_default();
@@ -183,6 +212,8 @@ fn date(days: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use ::validate::live::{Entry, Links, Plan, SCHEMA};
 
     use super::{Journal, date, parse, read};
@@ -229,11 +260,18 @@ mod tests {
 
     #[test]
     fn other_files_are_refused_in_words() {
-        assert!(parse(b"").unwrap_err().contains("not the journal of a validation"));
-        assert!(parse(b"{}\n").unwrap_err().contains("not the journal"));
+        let says = |text: &[u8]| parse(text).err().unwrap().at(Path::new("r/journal.jsonl"));
+        assert!(says(b"").contains("not the journal of a validation"));
+        assert!(says(b"{}\n").starts_with("r/journal.jsonl:1: not the journal"));
+        let broken = serde_json::to_string(&plan()).unwrap() + "\n{\"elapsed_s\":1.0,\n";
+        let broken = says(broken.as_bytes());
+        assert!(broken.starts_with("r/journal.jsonl:2: ") && !broken.contains("line 1"), "{broken}");
+        let other_folder = tempfile::tempdir().unwrap();
+        let refused = Journal::resume(other_folder.path()).err().unwrap();
+        assert!(refused.contains("is not a results folder of plumb validate"), "{refused}");
         let mut other = plan();
         other.schema = "plumb.validation/9".to_owned();
         let text = serde_json::to_string(&other).unwrap() + "\n";
-        assert!(parse(text.as_bytes()).unwrap_err().contains("plumb.validation/9"));
+        assert!(says(text.as_bytes()).contains("plumb.validation/9"));
     }
 }

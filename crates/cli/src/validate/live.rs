@@ -113,8 +113,8 @@ impl<'a> Drive<'a> {
 
     fn run_all(mut self) -> Result<Validate, String> {
         complain(&format!(
-            "plumb validate: {} machines over {}, at most {} s; results in {}",
-            self.run.plan().hosts.len(),
+            "plumb validate: {} over {}, at most {} s; results in {}",
+            super::machines(self.run.plan().hosts.len()),
             self.way.name(),
             self.run.plan().budget_s,
             self.journal.path().display()
@@ -228,7 +228,7 @@ impl<'a> Drive<'a> {
         };
         way.place(&hosts, stop, &mut each).map_err(|error| error.to_string())?;
         let not = if bad.is_empty() { String::new() } else { format!("; not {}", bad.join(", ")) };
-        progress.line(0, "reach", &format!("{} of {many} machines answer{not}", many - bad.len()));
+        progress.line(0, "reach", &format!("{} of {} answer{not}", many - bad.len(), super::machines(many)));
         Ok(())
     }
 
@@ -257,10 +257,10 @@ impl<'a> Drive<'a> {
         let unfit = node::judge(run);
         let bad: BTreeSet<&str> = unfit.iter().filter(|it| it.blocks).map(|it| it.host.as_str()).collect();
         let text = if bad.is_empty() {
-            format!("{many} machines looked at")
+            format!("{} looked at", super::machines(many))
         } else {
             let names: Vec<&str> = bad.into_iter().collect();
-            format!("{many} machines looked at; not as they should be: {}", names.join(", "))
+            format!("{} looked at; not as they should be: {}", super::machines(many), names.join(", "))
         };
         progress.line(1, "node", &text);
         Ok(())
@@ -346,7 +346,7 @@ impl<'a> Drive<'a> {
         }
         let same = |it: &Launch| it.number == launch.number && it.items.len() == many;
         if !self.stop.is_set() && self.run.next().as_ref().is_some_and(same) {
-            return Err(format!("{} gave no result for {} machines", self.way.name(), many));
+            return Err(format!("{} gave no result for {}", self.way.name(), super::machines(many)));
         }
         // The run knows it as ended now, if all of it has.
         if let Some(ended) = self.run.launches().last().filter(|it| it.number == launch.number) {

@@ -40,7 +40,13 @@ pub(crate) fn run(args: &Validate, colour: Colour, out: &mut impl Write) -> io::
     if !output::spares(args.svg.iter(), &input::files(&args.replay), false) {
         return Ok(UNDECIDED);
     }
-    if args.health.mode.is_some() || args.health.exit_style.is_some() {
+    if args.health.is_asked() {
+        if let Some(flag) = fleet_flag(args) {
+            complain(&format!(
+                "error: --mode healthcheck and --exit-style check the machine that plumb runs on: they do not go with {flag}"
+            ));
+            return Ok(UNDECIDED);
+        }
         return crate::node::healthcheck(args.health, args.instance, out);
     }
     if let Some(path) = &args.page {
@@ -71,6 +77,26 @@ pub(crate) fn run(args: &Validate, colour: Colour, out: &mut impl Write) -> io::
         }
     };
     show(&validate, args, colour, out)
+}
+
+/// `1 machine`, `16 machines`.
+#[cfg(target_os = "linux")]
+fn machines(count: usize) -> String {
+    if count == 1 { "1 machine".to_owned() } else { format!("{count} machines") }
+}
+
+/// The flag that names machines, if one does.
+fn fleet_flag(args: &Validate) -> Option<&'static str> {
+    let given = [
+        (args.hosts.is_some(), "--hosts"),
+        (args.slurm, "--slurm"),
+        (args.kubernetes, "--kubernetes"),
+        (args.resume.is_some(), "--resume"),
+        (!args.replay.is_empty(), "--replay"),
+        (args.simulate.is_some(), "--simulate"),
+        (args.page.is_some(), "a page"),
+    ];
+    given.iter().find(|it| it.0).map(|it| it.1)
 }
 
 /// Shows a page of an earlier answer.
@@ -119,6 +145,12 @@ fn replayed(args: &Validate) -> Option<report::Validate> {
     if let [path] = &args.replay[..]
         && folder::is_journal(path)
     {
+        if args.least.is_some() {
+            complain(
+                "error: --least does not go with --replay of a results folder: the validation recorded what it needs",
+            );
+            return None;
+        }
         return match folder::read(path) {
             Ok(run) => {
                 let beside = Beside {
@@ -146,8 +178,18 @@ fn replayed(args: &Validate) -> Option<report::Validate> {
     for it in &inputs.unreadable {
         complain(&format!("error: {}: {}", it.name, it.reason));
     }
-    let replay = Replay::new(&inputs.case.tests);
+    let replay = Replay::new(&inputs.case);
     if replay.sets.is_empty() {
+        // What cannot be read has been said.
+        if inputs.case.sources.files.is_empty() && !inputs.unreadable.is_empty() {
+            return None;
+        }
+        if let Some(first) = replay.incomplete.first() {
+            let more = replay.incomplete.len() - 1;
+            let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+            complain(&format!("error: {}{more}: the output of nccl-tests is incomplete", first.name));
+            return None;
+        }
         let given: Vec<String> = args.replay.iter().take(3).map(|it| input::name(it)).collect();
         complain(&format!(
             "error: {}: no run of nccl-tests that names its machines\nhint: nccl-tests prints them below `# Using devices`; keep its whole output, one file for each run",
@@ -156,7 +198,7 @@ fn replayed(args: &Validate) -> Option<report::Validate> {
         return None;
     }
     let job = Job::of_case_on(&inputs.case, &job::Hardware::new(args.instance, None, None));
-    Some(answer::fleet::judged(&replay, &inputs.case, &job))
+    Some(answer::fleet::judged(&replay, &inputs.case, &job, args.least))
 }
 
 /// `--svg FILE`: a fleet that needed no pairs has no matrix.

@@ -41,7 +41,7 @@ pub(super) fn state(node: &Node) -> Option<NodeState> {
     Some(NodeState { host: node.host.clone(), ..state })
 }
 
-/// What stands in the way of a job, and what is worth a word.
+/// What stands in the way of a job, and notes.
 pub(super) fn judge(run: &Run) -> Vec<Unfit> {
     let mut all: Vec<Unfit> = run
         .nodes()

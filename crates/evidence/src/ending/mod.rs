@@ -198,6 +198,8 @@ fn find_ignoring_case(text: &str, needle: &str) -> Option<usize> {
 #[derive(Debug, Default)]
 pub(crate) struct Endings {
     all: Vec<Ending>,
+    /// Lines that prove a bad end, equal ones too.
+    deaths: Vec<Spot>,
     /// Exceptions below `Exception ignored in` are not uncaught ones.
     ignored: bool,
     /// The last line that shows the job at work.
@@ -206,6 +208,8 @@ pub(crate) struct Endings {
 
 /// How many different endings of one region are kept.
 const LIMIT: usize = 4096;
+/// How many lines that prove a bad end are kept.
+const DEATH_LIMIT: usize = 65_536;
 
 impl Endings {
     /// Notes a line that NCCL did not write. `known` means that a signal takes it: a rule answers for it.
@@ -253,6 +257,9 @@ impl Endings {
             count: 1,
         };
         let kind = ending.kind;
+        if kind.is_death() && self.deaths.len() < DEATH_LIMIT {
+            self.deaths.push(spot);
+        }
         self.add(ending);
         kind != Kind::Trouble
     }
@@ -275,15 +282,19 @@ impl Endings {
     pub(crate) fn forget(&mut self, spots: &[Spot]) {
         if !spots.is_empty() {
             self.all.retain(|it| !spots.contains(&it.quote.spot));
+            self.deaths.retain(|it| !spots.contains(it));
         }
     }
 
     /// Adds what a later region says.
     pub(crate) fn merge(&mut self, later: Self) {
+        let room = DEATH_LIMIT.saturating_sub(self.deaths.len());
+        self.deaths.extend(later.deaths.into_iter().take(room));
         later.all.into_iter().for_each(|it| self.add(it));
     }
 
-    pub(crate) fn into_all(self) -> Vec<Ending> {
-        self.all
+    /// The endings, and every line that proves a bad one.
+    pub(crate) fn into_all(self) -> (Vec<Ending>, Vec<Spot>) {
+        (self.all, self.deaths)
     }
 }

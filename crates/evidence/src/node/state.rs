@@ -316,6 +316,9 @@ pub struct Library {
     /// `2.27.3`
     #[serde(default)]
     pub version: Option<String>,
+    /// Of libfabric: its providers, as far as files show them.
+    #[serde(default)]
+    pub providers: Vec<String>,
 }
 
 /// What a library is.

@@ -26,6 +26,8 @@ pub struct NcclTests {
     pub n_gpus: Option<u32>,
     /// The release of the NCCL library that ran, where the header states it.
     pub nccl: Option<Version>,
+    /// Whether the output reaches the head of its table: by then all ranks are connected.
+    pub table: bool,
     /// The measurements.
     pub rows: Vec<Row>,
     /// `# Avg bus bandwidth`, in GB/s.
@@ -84,6 +86,14 @@ pub struct Timing {
 }
 
 impl NcclTests {
+    /// Whether the run checked its results and some are wrong. Old releases print an error of rounding where new ones count wrong
+    /// elements: their last line decides.
+    pub fn is_wrong(&self) -> bool {
+        let timings = || self.rows.iter().flat_map(|it| [it.out_of_place, it.in_place]).flatten();
+        self.out_of_bounds
+            .map_or_else(|| timings().filter_map(|it| it.wrong).any(|it| it >= 1.0), |it| it > 0)
+    }
+
     /// What was run: as the output names it, or as its columns show. The factor between the two bandwidths tells an all-reduce from a
     /// reduce-scatter by the number of ranks.
     pub fn collective(&self) -> Option<Collective> {
@@ -160,6 +170,7 @@ pub(super) fn take(tests: &mut Vec<NcclTests>, open: &mut bool, line: &str, quot
             devices: Vec::new(),
             n_gpus: None,
             nccl: None,
+            table: false,
             rows: Vec::new(),
             average_bus_bandwidth: None,
             out_of_bounds: None,
@@ -178,11 +189,14 @@ pub(super) fn take(tests: &mut Vec<NcclTests>, open: &mut bool, line: &str, quot
         if run.devices.len() < ROW_LIMIT {
             run.devices.extend(device(inner));
         }
+    } else if inner.starts_with("size ") {
+        run.table = true;
     } else if inner.starts_with("Out of bounds values") {
         run.out_of_bounds = word_after(inner, ": ").and_then(|it| it.parse().ok());
     } else if inner.starts_with("Avg bus bandwidth") {
         run.average_bus_bandwidth = word_after(inner, ": ").and_then(|it| it.parse().ok());
     } else if let Some((size, count, datatype, out_of_place, in_place)) = row(line.trim_start().as_bytes()) {
+        run.table = true;
         if run.rows.len() < ROW_LIMIT {
             run.rows.push(Row { size, count, datatype, out_of_place, in_place, quote: quote.clone() });
         } else {
@@ -292,6 +306,7 @@ pub(super) fn from_json(text: &str, quote: &Quote) -> Result<NcclTests, serde_js
         devices: devices.collect(),
         n_gpus: whole(&value["config"]["ngpus"]).and_then(|it| u32::try_from(it).ok()),
         nccl: value["nccl_version"].as_str().and_then(Version::parse),
+        table: value["results"].is_array(),
         rows: rows.collect(),
         average_bus_bandwidth: number(&value["average_bus_bandwidth"]["bandwidth"]),
         out_of_bounds: whole(&value["out_of_bounds"]["count"]),

@@ -82,7 +82,9 @@ fn is_library(path: &Path) -> bool {
 fn library(root: &Path, path: &Path, real: &Path) -> Option<Library> {
     let name = name_of(path)?;
     let shown = path.strip_prefix(root).ok().map_or_else(|| path.to_owned(), |it| Path::new("/").join(it));
-    let of = |kind, version| Some(Library { kind, path: shown.to_string_lossy().into_owned(), version });
+    let of = |kind, version| {
+        Some(Library { kind, path: shown.to_string_lossy().into_owned(), version, providers: Vec::new() })
+    };
     let suffix =
         || name_of(real).and_then(|it| it.split_once(".so.")).map(|it| it.1).filter(|it| it.contains('.'));
     match () {
@@ -98,17 +100,57 @@ fn library(root: &Path, path: &Path, real: &Path) -> Option<Library> {
             let version = suffix().map(str::to_owned).or_else(|| packaged(path));
             of(LibraryKind::Nccl, version.or_else(|| after(&beginning(real)?, b"NCCL version ")))
         }
-        () if name.starts_with("libfabric.so") => of(LibraryKind::Libfabric, libfabric(path.parent()?)),
+        () if name.starts_with("libfabric.so") => {
+            let folder = path.parent()?;
+            let version = libfabric(folder).or_else(|| of_distribution(root, folder));
+            let library = of(LibraryKind::Libfabric, version)?;
+            Some(Library { providers: providers(folder, real), ..library })
+        }
         () if name.starts_with("libcudart.so") => of(LibraryKind::CudaRuntime, suffix().map(str::to_owned)),
         () if name.starts_with("libefa-fi") => of(LibraryKind::EfaProvider, None),
         () => of(LibraryKind::GdrCopy, suffix().map(str::to_owned)),
     }
 }
 
-/// The release of libfabric: its file names have the number of the interface, `libfabric.pc` has the release.
+/// The release of libfabric: `libfabric.pc` has it. Its file names have the number of the interface, which is another one: release 1.17.0
+/// is `libfabric.so.1.20.0`.
 fn libfabric(folder: &Path) -> Option<String> {
     let description = text(&folder.join("pkgconfig/libfabric.pc"))?;
     description.lines().find_map(|it| it.strip_prefix("Version:")).map(|it| it.trim().to_owned())
+}
+
+/// The release of libfabric in the list of installed packages of Debian and Ubuntu, for a library in a folder of the distribution.
+fn of_distribution(root: &Path, folder: &Path) -> Option<String> {
+    let below = folder.strip_prefix(root).ok()?;
+    let own = below.starts_with("usr/lib") || below.starts_with("lib");
+    let status = own.then(|| beginning(&root.join("var/lib/dpkg/status"))).flatten()?;
+    let status = String::from_utf8_lossy(&status);
+    let lines = status.lines().skip_while(|it| *it != "Package: libfabric1");
+    let version = lines.take_while(|it| !it.is_empty()).find_map(|it| it.strip_prefix("Version: "))?;
+    // `1:1.17.0-3` is release 1.17.0 in the packaging 3 of epoch 1.
+    let version = version.split_once(':').map_or(version, |it| it.1);
+    Some(version.rsplit_once('-').map_or(version, |it| it.0).to_owned())
+}
+
+/// Libraries that providers inside of libfabric need.
+const NEEDED: &[(&[u8], &str)] = &[
+    (b"\0libefa.so.", "efa"),
+    (b"\0libibverbs.so.", "verbs"),
+    (b"\0libpsm2.so.", "psm2"),
+    (b"\0libpsm3.so.", "psm3"),
+    (b"\0libucp.so.", "ucx"),
+];
+
+/// Providers of a libfabric: files in the folder `libfabric` beside it, and those inside by the libraries that it is linked with.
+fn providers(folder: &Path, real: &Path) -> Vec<String> {
+    let files = entries(&folder.join("libfabric"));
+    let files = files.iter().filter_map(|it| name_of(it)?.strip_prefix("lib")?.split_once("-fi.so"));
+    let mut found: BTreeSet<String> = files.map(|it| it.0.to_owned()).collect();
+    if let Some(bytes) = beginning(real) {
+        let inside = NEEDED.iter().filter(|it| contains(&bytes, it.0));
+        found.extend(inside.map(|it| it.1.to_owned()));
+    }
+    found.into_iter().collect()
 }
 
 /// The release of a Python package of NCCL: `nvidia_nccl_cu12-2.27.3.dist-info` beside the folder `nvidia`.

@@ -102,7 +102,11 @@ fn a_laptop() {
 
 #[test]
 fn a_machine_with_efa_and_its_libraries() {
-    let state = Tree::new("p5", P5).state(no_nvml());
+    let tree = Tree::new("p5", P5);
+    // The names of the libraries that it is linked with, as they are in a library.
+    let linked = b"ELF\0libefa.so.1\0libibverbs.so.1\0";
+    fs::write(tree.0.join("opt/amazon/efa/lib64/libfabric.so.1.29.1"), linked).expect("a file");
+    let state = tree.state(no_nvml());
     assert_eq!(state.machine.product.as_deref(), Some("p5.48xlarge"));
     let ports = state.rdma.as_ref().unwrap();
     assert_eq!(ports.len(), 2);
@@ -127,8 +131,11 @@ fn a_machine_with_efa_and_its_libraries() {
             (LibraryKind::AwsOfiNccl, Some("1.16.2")),
             (LibraryKind::NetPlugin, None),
             (LibraryKind::Libfabric, Some("2.1.0amzn3.0")),
+            // Its file is libfabric.so.1.20.0; the list of packages has the release.
+            (LibraryKind::Libfabric, Some("1.17.0")),
         ]
     );
+    assert_eq!(state.libraries[4].providers, ["efa", "tcp", "verbs"]);
     let log = state.kernel_log.as_ref().unwrap();
     assert_eq!((log.messages, log.xids.len(), log.xids[0].code), (3, 1, 79));
     assert_eq!((state.cpu.cgroup.cpus, state.cpu.cgroup.memory_bytes), (Some(4.0), Some(8 << 30)));

@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::io;
 
-use rules::Severity;
 use rules::node::Fitness;
 
 use super::page::{Page, Tone};
@@ -55,7 +54,7 @@ impl View for Nodes {
         page.title.clone_from(&self.text);
         page.worst = self.worst();
         findings(&mut page, &self.full);
-        let mut rows: Vec<(Fitness, &One)> = self.nodes.iter().map(|it| (self.fitness(it), it)).collect();
+        let mut rows: Vec<(Fitness, &One)> = self.nodes.iter().map(|it| (it.verdict, it)).collect();
         rows.sort_by_key(|it| Reverse(it.0));
         let rows: Vec<Vec<Cell>> = rows
             .into_iter()
@@ -99,16 +98,6 @@ impl Nodes {
     /// In what a machine differs from the others.
     fn differences_of(&self, node: &One) -> impl Iterator<Item = &Shape> {
         self.differences.iter().filter(|it| it.entities.iter().any(|it| it.name == node.host))
-    }
-
-    /// Whether a machine is fit, by itself and beside the others: what the verdict counts.
-    fn fitness(&self, node: &One) -> Fitness {
-        let of_difference = |it: &Shape| match it.severity {
-            Severity::Error => Fitness::NotFit,
-            Severity::Warning => Fitness::Warnings,
-            Severity::Info => Fitness::Fit,
-        };
-        self.differences_of(node).map(of_difference).fold(node.verdict, Fitness::max)
     }
 }
 

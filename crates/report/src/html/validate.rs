@@ -97,7 +97,7 @@ fn suspects(html: &mut Html, validate: &Validate) {
                         percent(it.share)
                     ),
                 ),
-                ("do", "keep a job inside one group, or check the ways between these switches".to_owned()),
+                ("do", "keep a job inside one group, or check the links between these switches".to_owned()),
             ];
             parts::facts(html, &rows);
             let groups = it.groups.iter().enumerate();

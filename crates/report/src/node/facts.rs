@@ -331,10 +331,15 @@ fn software(state: &NodeState, verbose: bool) -> String {
     };
     let said = |it: &Library| {
         let version = it.version.as_ref().map_or(String::new(), |it| format!(" {it}"));
+        let with = match it.providers.len() {
+            0 => String::new(),
+            1 => format!(" with provider {}", it.providers.join(" ")),
+            _ => format!(" with providers {}", it.providers.join(" ")),
+        };
         if verbose {
-            format!("{}{version} ({})", names(it.kind), it.path)
+            format!("{}{version}{with} ({})", names(it.kind), it.path)
         } else {
-            format!("{}{version}", names(it.kind))
+            format!("{}{version}{with}", names(it.kind))
         }
     };
     let mut parts: Vec<String> = state.libraries.iter().map(said).collect();

@@ -37,7 +37,7 @@ pub struct Nodes {
 pub struct One {
     /// The host name.
     pub host: String,
-    /// Whether it is fit to train, by itself.
+    /// Whether it is fit to train, by itself and beside the others.
     pub verdict: Fitness,
     /// Its devices in a few words.
     pub devices: String,
@@ -50,11 +50,7 @@ impl Nodes {
     pub fn new(states: Vec<(NodeState, Judged)>, together: &[Found]) -> Self {
         let nodes: Vec<Node> = states.into_iter().map(|it| Node::new(it.0, &it.1)).collect();
         let differences: Vec<Finding> = together.iter().map(|it| Finding::new(it, Vec::new())).collect();
-        let of_differences = match differences.iter().map(|it| it.severity).max() {
-            Some(Severity::Error) => Fitness::NotFit,
-            Some(Severity::Warning) => Fitness::Warnings,
-            _ => Fitness::Fit,
-        };
+        let of_differences = differences.iter().map(of_difference).max().unwrap_or(Fitness::Fit);
         let verdict =
             nodes.iter().map(|it| it.verdict).chain([of_differences]).max().unwrap_or(Fitness::Unknown);
         let mut named: Vec<String> = Vec::new();
@@ -82,7 +78,7 @@ impl Nodes {
         let full = merged(&nodes, &differences);
         let one = |it: &Node| One {
             host: it.state.host.clone(),
-            verdict: it.verdict,
+            verdict: beside_others(it, &differences),
             devices: facts::devices(&it.state),
             findings: it.findings.clone(),
         };
@@ -133,6 +129,20 @@ impl Nodes {
         }
         writeln!(out, "{}", closing(&self.full, style))
     }
+}
+
+fn of_difference(it: &Finding) -> Fitness {
+    match it.severity {
+        Severity::Error => Fitness::NotFit,
+        Severity::Warning => Fitness::Warnings,
+        Severity::Info => Fitness::Fit,
+    }
+}
+
+/// Whether a machine is fit by itself and in what it differs from the others: what the first line counts.
+fn beside_others(node: &Node, differences: &[Finding]) -> Fitness {
+    let own = differences.iter().filter(|it| it.entities.iter().any(|it| it.name == node.state.host));
+    own.map(of_difference).fold(node.verdict, Fitness::max)
 }
 
 fn sentence(count: usize, verdict: Fitness, named: &[String], differences: &[Finding]) -> String {

@@ -17,7 +17,8 @@ impl Validate {
         let verdict = match () {
             () if self.is_go() => Outcome::Passed,
             () if self.is_no_go() => failed(self.text.clone(), self.source.clone()),
-            () => Outcome::Skipped(self.text.clone()),
+            // Exit code 2: neither passed nor failed.
+            () => Outcome::Broken(self.text.clone()),
         };
         let mut others = vec![case("plumb.verdict", "fit to train".to_owned(), verdict)];
         let mut named: BTreeSet<&str> = BTreeSet::new();

@@ -24,6 +24,10 @@ pub struct Cell {
     pub hosts: [usize; 2],
     /// The mean of its measurements over what is normal; null if all failed.
     pub share: Option<f64>,
+    /// Measurements,
+    pub runs: usize,
+    /// and how many of them failed.
+    pub failed: usize,
     /// Whether it counts as slow.
     pub slow: bool,
     /// The share of segments that the worse of the two sends again, on average; null where that is not known.
@@ -32,9 +36,17 @@ pub struct Cell {
     pub lossy: bool,
 }
 
+impl Cell {
+    /// Whether some of its measurements failed and others did not.
+    pub(super) const fn fails_at_times(&self) -> bool {
+        self.failed > 0 && self.failed < self.runs
+    }
+}
+
 /// Sums over the measurements of a pair.
 #[derive(Default)]
 struct Sums {
+    runs: usize,
     rate: f64,
     rates: u32,
     resent: f64,
@@ -48,6 +60,7 @@ impl Matrix {
         let mut cells: BTreeMap<[Host; 2], Sums> = BTreeMap::new();
         for sample in samples.iter().filter(|it| it.pair.hosts().iter().all(|it| it.0 < fleet.len())) {
             let cell = cells.entry(sample.pair.hosts()).or_default();
+            cell.runs += 1;
             if let Some(rate) = sample.rate {
                 cell.rate += rate.0;
                 cell.rates += 1;
@@ -63,6 +76,8 @@ impl Matrix {
             Cell {
                 hosts: hosts.map(|it| it.0),
                 share: mean.map(|it| reference.share(it)),
+                runs: sums.runs,
+                failed: sums.runs.saturating_sub(sums.rates as usize),
                 slow: reference.is_slow(mean),
                 resent,
                 lossy: usual.zip(resent).is_some_and(|(usual, share)| usual.is_lossy(share)),

@@ -39,7 +39,7 @@ pub struct Validate {
     pub stages: Vec<Stage>,
     /// What to do now; none without a verdict to act on.
     pub next: Option<Next>,
-    /// What is worth a word and keeps no machine out.
+    /// What the reader should know and keeps no machine out.
     pub notes: Vec<String>,
     /// Launches, in order; empty for runs that others made.
     pub launches: Vec<Launch>,
@@ -245,7 +245,7 @@ const fn action(class: Class, failed: bool, loses: bool) -> &'static str {
         Class::Link => {
             "check the cables and switch ports between the two; keep them out of one job until then"
         }
-        Class::Tier => "check the ways out of this switch; keep a job inside or outside of it until then",
+        Class::Tier => "check the uplinks of this switch; keep a job inside or outside of it until then",
         Class::Intermittent => {
             "take it out and watch it: counters, temperatures, other jobs on it; measure again later"
         }

@@ -2,17 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use ::validate::replay::{Judged, Replay, Set};
-use ::validate::{Culprit, Finding, Reference, Sample, Verdict};
+use ::validate::replay::{Incomplete, Judged, Lacks, Replay, Set, Wrong};
+use ::validate::{Culprit, Finding, Fleet, Judgement, Question, Reference, Sample, Verdict};
+use fabric::Collective;
 
 use super::simulated::{accused, named_out, open};
-use super::{Accused, Matrix, Normal, Split, Test, Validate, list, percent, word};
+use super::{Accused, Matrix, Normal, Split, Test, Validate, bandwidth, list, percent, word};
 use crate::expect::shown;
-use crate::text::bytes;
+use crate::text::{bytes, counted};
 
 impl Validate {
-    /// Judges runs of nccl-tests, each kind by itself, with what is normal for each beside it.
-    pub fn replayed(replay: &Replay, files: usize, normal: impl Fn(&Set) -> Option<Normal>) -> Self {
+    /// Judges runs of nccl-tests, each kind by itself, with what is normal for each beside it. `least` is the bus bandwidth in GB/s that
+    /// all machines together must reach.
+    pub fn replayed(
+        replay: &Replay,
+        files: usize,
+        least: Option<f64>,
+        normal: impl Fn(&Set) -> Option<Normal>,
+    ) -> Self {
         let fleet = &replay.fleet;
         let names = |hosts: &[::validate::Host]| {
             hosts.iter().map(|it| fleet.name(*it).to_owned()).collect::<Vec<_>>()
@@ -21,6 +28,7 @@ impl Validate {
         let mut splits = Vec::new();
         let mut tests = Vec::new();
         let mut not_known = Vec::new();
+        let mut suspects = Vec::new();
         let mut best: Option<(usize, Matrix)> = None;
         for set in &replay.sets {
             let name = name(set);
@@ -63,6 +71,7 @@ impl Validate {
                             across: split.across,
                         });
                     }
+                    suspects.extend(measured_once(fleet, set, judgement));
                     not_known
                         .extend(open(fleet, &judgement.open).into_iter().map(|it| format!("{name}: {it}")));
                     // The matrix that shows most.
@@ -86,33 +95,51 @@ impl Validate {
             })
             .collect();
         super::alike(&mut findings, fleet.len());
-        if let Some(unknown) = tests.iter().find(|it| it.expected.is_none()) {
+        let wrong: Vec<Accused> = replay.wrong.iter().map(|it| wrong_results(fleet, it)).collect();
+        findings.splice(0..0, wrong);
+        let together = together(replay, &tests, least);
+        if let Some(unknown) = tests.iter().find(|it| it.expected.is_none() && least.is_none()) {
             not_known.push(format!(
                 "what {} should reach: the output does not say which machines and which network (--instance NAME)",
                 unknown.name
             ));
         }
-        if !replay.sets.iter().any(|it| it.hosts == fleet.len() && fleet.len() > 2) {
-            not_known
-                .push(format!("what all {} machines reach together: no run has all of them", fleet.len()));
+        if fleet.len() > 1 && !replay.sets.iter().any(|it| is_all(it, fleet)) {
+            let least =
+                least.map(|it| format!("; --least {} is not compared", shown(it))).unwrap_or_default();
+            let all = fleet.len();
+            not_known.push(format!("what all {all} machines reach together: no run has all of them{least}"));
+        }
+        if let (1, Some(least)) = (fleet.len(), least) {
+            not_known.push(format!(
+                "what several machines reach together: --least {} is not compared",
+                shown(least)
+            ));
         }
         if replay.unnamed > 0 {
-            not_known.push(format!("{} runs: their output does not name the machines", replay.unnamed));
+            not_known
+                .push(format!("{}: the output does not name the machines", counted(replay.unnamed, "run")));
         }
-        let verdict =
-            if findings.is_empty() && splits.is_empty() { Verdict::Inconclusive } else { Verdict::NoGo };
+        not_known.extend(incomplete(&replay.incomplete));
+        let low = low(&tests, &together, fleet.len());
+        let verdict = match () {
+            () if !findings.is_empty() || !splits.is_empty() => Verdict::NoGo,
+            () if low.is_none() && suspects.is_empty() && !together.is_empty() => Verdict::Go,
+            () => Verdict::Inconclusive,
+        };
+        let headline = Headline { findings: &findings, splits: &splits, low, suspects, together, replay };
         let runs: usize = replay.sets.iter().map(|it| it.runs.len()).sum();
         Self {
             schema: "plumb.validate/1",
             verdict: word(verdict),
-            text: headline(&findings, &splits, &tests, fleet.len()),
+            text: headline.text(),
             source: source(runs, files, fleet.len(), &tests),
             hosts: fleet.names().to_vec(),
             findings,
             splits,
             stages: Vec::new(),
             next: None,
-            notes: Vec::new(),
+            notes: unused(&replay.unused).into_iter().collect(),
             launches: Vec::new(),
             tests,
             matrix: best.map(|it| it.1),
@@ -142,7 +169,9 @@ fn name(set: &Set) -> String {
         more => format!("{more} machines"),
     };
     let gpus = if set.gpus == 1 { "1 GPU" } else { &format!("{} GPUs", set.gpus) };
-    format!("{program} of {}, {gpus} each, {machines}", bytes(set.bytes))
+    // Where every run failed there is no size.
+    let size = if set.bytes == 0 { String::new() } else { format!(" of {}", bytes(set.bytes)) };
+    format!("{program}{size}, {gpus} each, {machines}")
 }
 
 /// `810 runs of nccl-tests in 408 files, 17 machines with H100, NCCL 2.28.7`.
@@ -156,32 +185,58 @@ fn source(runs: usize, files: usize, machines: usize, tests: &[Test]) -> String 
     let (gpus, releases) = (distinct(|it| it.gpu.as_ref()), distinct(|it| it.nccl.as_ref()));
     let gpus = if gpus.is_empty() { String::new() } else { format!(" with {}", list(&gpus, 2)) };
     let releases = if releases.is_empty() { String::new() } else { format!(", NCCL {}", list(&releases, 3)) };
-    format!("{runs} runs of nccl-tests in {files} files, {machines} machines{gpus}{releases}")
+    format!(
+        "{} of nccl-tests in {}, {}{gpus}{releases}",
+        counted(runs, "run"),
+        counted(files, "file"),
+        counted(machines, "machine")
+    )
 }
 
-fn headline(findings: &[Accused], splits: &[Split], tests: &[Test], machines: usize) -> String {
-    let mut parts = Vec::new();
-    let (links, others): (Vec<&Accused>, Vec<&Accused>) = findings.iter().partition(|it| it.class == "link");
-    let mut out: Vec<String> = others.iter().flat_map(|it| it.hosts.clone()).collect();
-    for link in links {
-        if !link.hosts.iter().any(|it| out.contains(it)) {
-            out.extend(link.hosts.last().cloned());
-        }
+/// Whether the runs have all machines.
+fn is_all(set: &Set, fleet: &Fleet) -> bool {
+    fleet.len() > 1 && set.hosts == fleet.len()
+}
+
+/// What all machines reach together, beside what they must.
+struct Together {
+    test: String,
+    rate: f64,
+    needed: f64,
+    /// `, 300 GB/s needed (--least)`.
+    beside: String,
+}
+
+/// The runs of all machines that something can be said about. `--least` is about all-reduce where that was run.
+fn together(replay: &Replay, tests: &[Test], least: Option<f64>) -> Vec<Together> {
+    let all = || replay.sets.iter().zip(tests).filter(|it| is_all(it.0, &replay.fleet));
+    let reduced = all().any(|it| it.0.collective == Some(Collective::AllReduce));
+    let judged = all().filter_map(|(set, test)| {
+        let rate = test.normal.unwrap_or(0.0);
+        let counts = !reduced || set.collective == Some(Collective::AllReduce);
+        let (needed, beside) = match (least.filter(|_| counts), &test.expected) {
+            (Some(least), _) => (least, format!(", {} needed (--least)", bandwidth(least))),
+            (None, Some(it)) => {
+                let range = format!("{} to {} GB/s", shown(it.low), shown(it.high));
+                (it.low, format!(", {range} is normal for {}", it.machine))
+            }
+            (None, None) => return None,
+        };
+        Some(Together { test: test.name.clone(), rate, needed, beside })
+    });
+    judged.collect()
+}
+
+/// What is below what it should reach, in a sentence. Then no machine is slower than the others.
+fn low(tests: &[Test], together: &[Together], machines: usize) -> Option<String> {
+    if let Some(it) = together.iter().find(|it| it.rate < it.needed) {
+        return Some(format!(
+            "all {machines} machines together reach only {}{}",
+            bandwidth(it.rate),
+            it.beside
+        ));
     }
-    if !out.is_empty() {
-        parts.push(format!("NO-GO: take out {}", list(&named_out(&out, findings), 8)));
-    }
-    if let Some(split) = splits.iter().min_by(|a, b| a.share.total_cmp(&b.share)) {
-        let sizes: Vec<String> = split.groups.iter().map(|it| it.len().to_string()).collect();
-        let text = format!(
-            "the machines fall into groups of {}: pairs across them reach {} of pairs inside",
-            sizes.join(" and "),
-            percent(split.share)
-        );
-        parts.push(if parts.is_empty() { format!("NO-GO: {text}") } else { text });
-    }
-    // Every machine below what it should reach: then none is slower than the others.
-    let low = tests.iter().find_map(|it| {
+    tests.iter().filter(|it| together.iter().all(|known| known.test != it.name)).find_map(|it| {
         let (normal, expected) = (it.normal?, it.expected.as_ref()?);
         (normal < expected.low).then(|| {
             format!(
@@ -193,17 +248,185 @@ fn headline(findings: &[Accused], splits: &[Split], tests: &[Test], machines: us
                 expected.machine
             )
         })
+    })
+}
+
+/// Pairs that are slow and were measured once: too little to accuse a link, enough to measure it again.
+fn measured_once(fleet: &Fleet, set: &Set, judgement: &Judgement) -> Vec<String> {
+    let Some(reference) = &judgement.reference else { return Vec::new() };
+    let once = judgement.open.iter().filter_map(|it| match it {
+        Question::Pair(pair) => {
+            let mut runs = set.runs.iter().filter(|it| it.hosts == pair.hosts());
+            let run = runs.next().filter(|_| runs.next().is_none())?;
+            let names = pair.hosts().map(|it| fleet.name(it)).join(" - ");
+            Some(match run.rate {
+                Some(rate) => format!("{names} reach {} of normal", percent(reference.share(rate.0))),
+                None => format!("{names} failed"),
+            })
+        }
+        Question::Host(_) => None,
     });
-    if let (true, Some(low)) = (parts.is_empty(), &low) {
-        return format!(
-            "INCONCLUSIVE: none of {machines} machines is slower than the others, but all are slow: {low}"
-        );
+    once.collect()
+}
+
+fn wrong_results(fleet: &Fleet, wrong: &Wrong) -> Accused {
+    let hosts: Vec<String> = wrong.hosts.iter().map(|it| fleet.name(*it).to_owned()).collect();
+    let of = format!("wrong results in {} of {}", wrong.runs, counted(wrong.of, "run"));
+    let apart = match (hosts.len(), wrong.right_apart) {
+        (1, _) => String::new(),
+        (_, 0) => " together; no other run tells which of them is at fault".to_owned(),
+        (_, right) => format!(
+            " together; {} of one without the other {} right, so these runs do not tell which is at fault",
+            counted(right, "run"),
+            if right == 1 { "is" } else { "are" }
+        ),
+    };
+    let action = match hosts.len() {
+        1 => "take it out: check its GPUs (dcgmi diag -r 3, ECC errors, Xid) and replace what fails",
+        2 => {
+            "take both out until it is known which: run each with another machine and with validation (-c 1), and check its GPUs (dcgmi diag -r 3, ECC errors, Xid)"
+        }
+        _ => {
+            "start no job on them: run pairs of these machines with validation (-c 1) to find the one at fault"
+        }
+    };
+    Accused {
+        class: "node",
+        hosts,
+        rule: None,
+        nic: None,
+        share: 0.0,
+        slow: wrong.runs,
+        of: wrong.of,
+        failed: wrong.runs,
+        chance: 0.0,
+        loss: None,
+        tests: Vec::new(),
+        text: format!("{of}{apart} ({})", list(&wrong.files, 2)),
+        remark: None,
+        action: action.to_owned(),
     }
-    parts.extend(low);
-    if parts.is_empty() {
-        return format!(
-            "INCONCLUSIVE: none of {machines} machines is slower than the others, and nothing says what they should reach together"
-        );
+}
+
+/// Runs that were cut, those that lack the same in one line.
+fn incomplete(all: &[Incomplete]) -> Vec<String> {
+    let mut by_reason: BTreeMap<Lacks, Vec<String>> = BTreeMap::new();
+    for it in all {
+        by_reason.entry(it.lacks).or_default().push(it.name.clone());
     }
-    parts.join("; ")
+    let lines = by_reason.into_iter().map(|(lacks, names)| {
+        let why = match lacks {
+            Lacks::Table => {
+                "incomplete: the output ends before the table of sizes, and no line reports an error"
+                    .to_owned()
+            }
+            Lacks::Devices => "incomplete: not the same number of GPUs on each machine".to_owned(),
+            Lacks::Size(0) => "incomplete: no row of results, and no line reports an error".to_owned(),
+            Lacks::Size(size) => format!("no row of {}, the size that is compared", bytes(size)),
+        };
+        format!("{}: {why}", list(&names, 3))
+    });
+    lines.collect()
+}
+
+/// Files without a run.
+fn unused(files: &[String]) -> Option<String> {
+    (!files.is_empty()).then(|| {
+        let are = if files.len() == 1 { "is" } else { "are" };
+        format!("{} {are} not used: no run of nccl-tests", list(files, 3))
+    })
+}
+
+/// What the first line is made of.
+struct Headline<'a> {
+    findings: &'a [Accused],
+    splits: &'a [Split],
+    low: Option<String>,
+    suspects: Vec<String>,
+    together: Vec<Together>,
+    replay: &'a Replay,
+}
+
+impl Headline<'_> {
+    fn text(self) -> String {
+        let machines = self.replay.fleet.len();
+        let mut parts = self.no_go();
+        if let Some(first) = parts.first_mut() {
+            *first = format!("NO-GO: {first}");
+            parts.extend(self.low);
+            return parts.join("; ");
+        }
+        let compared = self.replay.sets.iter().any(|it| it.hosts <= 2 && it.runs.len() > 1);
+        let even = match machines {
+            1 => String::new(),
+            _ if !compared => "no runs compare the machines with each other".to_owned(),
+            _ => format!("none of {machines} machines is slower than the others"),
+        };
+        if let Some(low) = self.low {
+            return if self.together.is_empty() && machines > 1 {
+                format!("INCONCLUSIVE: {even}, but all are slow: {low}")
+            } else if even.is_empty() {
+                format!("INCONCLUSIVE: {low}")
+            } else {
+                format!("INCONCLUSIVE: {low}; {even}")
+            };
+        }
+        if !self.suspects.is_empty() {
+            let (pair, them) =
+                if self.suspects.len() == 1 { ("this pair", "") } else { ("these pairs", " each") };
+            return format!(
+                "INCONCLUSIVE: {}, measured once{them}: measure {pair} again",
+                list(&self.suspects, 3)
+            );
+        }
+        if let Some(it) = self.together.first() {
+            return format!("GO: all {machines} machines together reach {}{}", bandwidth(it.rate), it.beside);
+        }
+        if even.is_empty() {
+            return "INCONCLUSIVE: these runs are of one machine: nothing was measured between machines"
+                .to_owned();
+        }
+        format!("INCONCLUSIVE: {even}, and nothing says what they should reach together")
+    }
+
+    /// What keeps the fleet from being fit, in the order of its weight.
+    fn no_go(&self) -> Vec<String> {
+        let mut parts = Vec::new();
+        // Wrong results of many machines accuse none of them by name.
+        let many = |it: &&Wrong| it.hosts.len() > 2;
+        let crowd = self.replay.wrong.iter().filter(many).count();
+        let named: Vec<&Accused> =
+            self.findings.iter().filter(|it| it.class != "node" || it.hosts.len() <= 2).collect();
+        let (links, others): (Vec<&Accused>, Vec<&Accused>) = named.iter().partition(|it| it.class == "link");
+        let mut out: Vec<String> = others.iter().flat_map(|it| it.hosts.clone()).collect();
+        for link in links {
+            if !link.hosts.iter().any(|it| out.contains(it)) {
+                out.extend(link.hosts.last().cloned());
+            }
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        out.retain(|it| seen.insert(it.clone()));
+        if !out.is_empty() {
+            let wrong = self.replay.wrong.iter().filter(|it| !many(it)).count();
+            let why = if wrong > 0 && wrong == named.len() { " (wrong results)" } else { "" };
+            parts.push(format!("take out {}{why}", list(&named_out(&out, self.findings), 8)));
+        }
+        if crowd > 0 {
+            let most = self.replay.wrong.iter().map(|it| it.hosts.len()).max().unwrap_or(0);
+            parts.push(format!(
+                "wrong results in {} of {}",
+                if crowd == 1 { "a run".to_owned() } else { format!("{crowd} kinds of runs") },
+                counted(most, "machine")
+            ));
+        }
+        if let Some(split) = self.splits.iter().min_by(|a, b| a.share.total_cmp(&b.share)) {
+            let sizes: Vec<String> = split.groups.iter().map(|it| it.len().to_string()).collect();
+            parts.push(format!(
+                "the machines fall into groups of {}: pairs across them reach {} of pairs inside",
+                sizes.join(" and "),
+                percent(split.share)
+            ));
+        }
+        parts
+    }
 }

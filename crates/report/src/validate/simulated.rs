@@ -7,6 +7,7 @@ use super::{
     Accused, Launch, Loss, Matrix, Validate, action, bandwidth, class, fine_percent, list, percent, word,
 };
 use crate::expect::shown;
+use crate::text::counted;
 
 impl Validate {
     /// Passes a modelled fleet through the validation that real machines pass through.
@@ -66,7 +67,7 @@ pub(super) fn headline(
     let all = fleet.len();
     match verdict {
         Verdict::Go => match validation.all().rate() {
-            Some(rate) => format!("GO: all {all} machines together reach {}", bandwidth(rate)),
+            Some(rate) => format!("GO: all {} together reach {}", counted(all, "machine"), bandwidth(rate)),
             None => "GO: the machine reaches what is normal".to_owned(),
         },
         Verdict::NoGo => {
@@ -175,13 +176,17 @@ pub(super) fn accused(fleet: &Fleet, finding: &Finding, tests: Vec<String>) -> A
             format!("{} of what the others reach, by itself", percent(finding.share))
         }
         Culprit::Host(_) if failed => {
-            format!("failed with {} of {} machines that are normal with others", finding.failed, finding.of)
+            format!(
+                "failed with {} of {} that are normal with others",
+                finding.failed,
+                counted(finding.of, "machine")
+            )
         }
         Culprit::Host(_) => format!(
-            "{} of what is normal; slow in {} of {} measurements with machines that are normal with others",
+            "{} of what is normal; slow in {} of {} with machines that are normal with others",
             percent(finding.share),
             finding.slow,
-            finding.of
+            counted(finding.of, "measurement")
         ),
         Culprit::Nic(_, nic) if finding.failed > 0 => format!("NIC {nic} fails"),
         Culprit::Nic(_, nic) => format!("NIC {nic} reaches {} of what the others do", percent(finding.share)),
@@ -285,17 +290,17 @@ pub(super) fn launch(fleet: &Fleet, step: &Step, answer: &Answer, least: Option<
         ),
         (Step::Smoke(pair), Rates::One(it)) => ("smoke", named(fleet, *pair), rate(*it), it.is_some()),
         (Step::Scale(hosts), Rates::One(it)) => {
-            ("scale", format!("{} machines together", hosts.len()), rate(*it), it.is_some())
+            ("scale", format!("{} together", counted(hosts.len(), "machine")), rate(*it), it.is_some())
         }
         (Step::All(hosts), Rates::One(it)) => (
             "all",
-            format!("{} machines together", hosts.len()),
+            format!("{} together", counted(hosts.len(), "machine")),
             format!("{}{beside}", rate(*it)),
             enough(*it),
         ),
         (Step::Without(hosts), Rates::One(it)) => (
             "without",
-            format!("{} machines, without those named", hosts.len()),
+            format!("{}, without those named", counted(hosts.len(), "machine")),
             format!("{}{beside}", rate(*it)),
             enough(*it),
         ),
@@ -308,7 +313,7 @@ pub(super) fn launch(fleet: &Fleet, step: &Step, answer: &Answer, least: Option<
         }
         (Step::Nics(pairs), Rates::Nics(samples)) => {
             let rates: Vec<Option<f64>> = samples.iter().map(|it| it.rate).collect();
-            ("nics", format!("each NIC of {} machines", pairs.len()), range(&rates), true)
+            ("nics", format!("each NIC of {}", counted(pairs.len(), "machine")), range(&rates), true)
         }
         (_, _) => ("failed", String::new(), "failed".to_owned(), false),
     };

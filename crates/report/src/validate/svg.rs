@@ -223,13 +223,15 @@ impl<'a> Square<'a> {
         for one in &row.hosts {
             for other in column.hosts.iter().filter(|it| *it != one) {
                 let Some(cell) = cells.get(&[*one.min(other), *one.max(other)]) else { continue };
-                let known = found.get_or_insert(Pairs { worst: cell, count: 0, slow: 0, lossy: false });
+                let known =
+                    found.get_or_insert(Pairs { worst: cell, count: 0, slow: 0, failed: 0, lossy: false });
                 // A failure is worse than every share.
                 if cell.share.unwrap_or(-1.0) < known.worst.share.unwrap_or(-1.0) {
                     known.worst = cell;
                 }
                 known.count += 1;
                 known.slow += usize::from(cell.slow);
+                known.failed += cell.failed;
                 known.lossy |= cell.lossy;
             }
         }
@@ -248,12 +250,14 @@ struct Pairs<'a> {
     worst: &'a Cell,
     count: usize,
     slow: usize,
+    /// Measurements that failed.
+    failed: usize,
     lossy: bool,
 }
 
 impl Pairs<'_> {
     fn is_normal(&self) -> bool {
-        self.worst.share.is_some_and(|it| it >= COLOURS[1].0) && !self.lossy
+        self.worst.share.is_some_and(|it| it >= COLOURS[1].0) && self.failed == 0 && !self.lossy
     }
 
     fn title(&self, hosts: &[String]) -> String {
@@ -262,6 +266,9 @@ impl Pairs<'_> {
         let lost = self.worst.resent.filter(|_| self.worst.lossy).map(fine_percent);
         let lost = lost.map(|it| format!(", {it} sent again")).unwrap_or_default();
         let more = match self.count {
+            1 if self.worst.fails_at_times() => {
+                format!(", {} of {} measurements failed", self.worst.failed, self.worst.runs)
+            }
             1 => String::new(),
             count => format!("; {} of {count} pairs slow", self.slow),
         };
@@ -298,21 +305,23 @@ fn pair(canvas: &mut Canvas, square: Rect, pairs: &Pairs<'_>) {
     } else if side + 1.0 >= NUMBERED {
         let text = pairs.worst.share.map_or_else(|| "x".to_owned(), class_percent);
         let place = (square.x + side / 2.0 + 0.5, square.y + side / 2.0 + 4.0);
-        canvas.words(place, &format!("in m {class}t"), text.trim_end_matches(" %"));
+        let failed = if pairs.worst.fails_at_times() { "x" } else { "" };
+        canvas.words(place, &format!("in m {class}t"), &format!("{}{failed}", text.trim_end_matches(" %")));
     }
 }
 
 /// What the colours mean. Its right end.
 fn legend(y: f64, canvas: &mut Canvas, [of_named, lossy]: [bool; 2]) -> f64 {
-    let mut x = MARGIN;
+    let at_least = "at least";
+    canvas.words((MARGIN, y + 12.5), "soft", at_least);
+    let mut x = MARGIN + float(at_least.len()) * CHARACTER + 8.0;
     let mut entry = |class: &str, text: &str| {
         canvas.rect(Rect { x, y, width: 16.0, height: 16.0 }, 2.0, class);
         canvas.words((x + 22.0, y + 12.5), "soft", text);
         x += 22.0 + float(text.chars().count()) * CHARACTER + 14.0;
     };
-    for (at, (least, class)) in COLOURS.iter().enumerate() {
-        let text = if at == 0 { "97 % or more".to_owned() } else { format!("{:.0} %", 100.0 * least) };
-        entry(class, &text);
+    for (least, class) in COLOURS {
+        entry(class, &format!("{:.0} %", 100.0 * least));
     }
     entry("s0", "less");
     entry("failed", "failed");

@@ -10,8 +10,8 @@ use crate::Doctor;
 use crate::expect::shown;
 use crate::text::{Style, width, wrap};
 
-/// Columns of a cell: `100` and a blank.
-const CELL: usize = 4;
+/// Characters of a column's name: `100` fits, and longer names are cut at their beginning.
+const NAME: [usize; 2] = [3, 8];
 
 impl Validate {
     /// For people.
@@ -66,7 +66,7 @@ impl Validate {
                     writeln!(out, "    {line}")?;
                 }
             }
-            writeln!(out, "    -> keep a job inside one group, or check the ways between these switches")?;
+            writeln!(out, "    -> keep a job inside one group, or check the links between these switches")?;
         }
         self.verdicts(style, out)?;
         if self.stages.is_empty() || style.verbose {
@@ -112,7 +112,7 @@ impl Validate {
         Ok(())
     }
 
-    /// What is worth a word, and what to do now.
+    /// Notes, and what to do now.
     fn outlook(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
         let most = if style.verbose { usize::MAX } else { 6 };
         for (number, it) in self.notes.iter().take(most).enumerate() {
@@ -205,12 +205,16 @@ impl Validate {
             }
         }
         // One or two measurements of each machine make no matrix.
-        if slow.values().all(|it| *it == 0) || matrix.pairs.len() < 2 * all.len() {
+        let failed = matrix.pairs.iter().any(|it| it.failed > 0);
+        if slow.values().all(|it| *it == 0) && !failed || matrix.pairs.len() < 2 * all.len() {
             return Ok(());
         }
         let short = short_names(&self.hosts);
         let label = short.iter().map(|it| width(it)).max().unwrap_or(0);
-        let room = style.width.saturating_sub(label + 4) / CELL;
+        let partly = matrix.pairs.iter().any(super::matrix::Cell::fails_at_times);
+        let name = label.clamp(NAME[0] + usize::from(partly), NAME[1]);
+        let wide = name + 1;
+        let room = style.width.saturating_sub(label + 4) / wide;
         let mut shown: Vec<usize> = all.keys().copied().collect();
         if shown.len() > room {
             shown.sort_by_key(|it| (std::cmp::Reverse(slow.get(it).copied().unwrap_or(0)), *it));
@@ -223,19 +227,20 @@ impl Validate {
             split.groups.iter().position(|it| name.is_some_and(|name| it.contains(name)))
         };
         shown.sort_by_key(|it| (group(it), *it));
-        let cells: BTreeMap<[usize; 2], Option<f64>> =
-            matrix.pairs.iter().map(|it| (it.hosts, it.share)).collect();
+        let cells: BTreeMap<[usize; 2], &super::matrix::Cell> =
+            matrix.pairs.iter().map(|it| (it.hosts, it)).collect();
         let more = if shown.len() < all.len() {
             format!("; {} of {} machines", shown.len(), all.len())
         } else {
             String::new()
         };
-        writeln!(out, "\n  {}: % of {}{more}; x failed", matrix.test, super::bandwidth(matrix.normal))?;
+        let some = if partly { ", 99x failed at times" } else { "" };
+        writeln!(out, "\n  {}: % of {}{more}; x failed{some}", matrix.test, super::bandwidth(matrix.normal))?;
         write!(out, "  {:label$} ", "")?;
         for column in &shown {
-            let name = short.get(*column).map_or("", String::as_str);
-            let tail: String = name.chars().skip(name.chars().count().saturating_sub(CELL - 1)).collect();
-            write!(out, "{tail:>CELL$}")?;
+            let whole = short.get(*column).map_or("", String::as_str);
+            let tail: String = whole.chars().skip(whole.chars().count().saturating_sub(name)).collect();
+            write!(out, "{tail:>wide$}")?;
         }
         writeln!(out)?;
         for row in &shown {
@@ -245,15 +250,19 @@ impl Validate {
                 let text = match cells.get(&key) {
                     _ if row == column => ".".to_owned(),
                     None => String::new(),
-                    Some(None) => "x".to_owned(),
-                    Some(Some(share)) => format!("{:.0}", 100.0 * share),
+                    Some(it) => match it.share {
+                        None => "x".to_owned(),
+                        Some(share) if it.fails_at_times() => format!("{:.0}x", 100.0 * share),
+                        Some(share) => format!("{:.0}", 100.0 * share),
+                    },
                 };
                 let colour = match cells.get(&key) {
-                    Some(share) if style.colour && row != column => share_colour(*share),
+                    Some(it) if style.colour && row != column && it.fails_at_times() => share_colour(None),
+                    Some(it) if style.colour && row != column => share_colour(it.share),
                     _ => "",
                 };
                 let end = if colour.is_empty() { "" } else { "\x1b[0m" };
-                write!(out, "{colour}{text:>CELL$}{end}")?;
+                write!(out, "{colour}{text:>wide$}{end}")?;
             }
             writeln!(out)?;
         }

@@ -50,6 +50,7 @@ pub(super) fn healthy(host: &str) -> NodeState {
         kind,
         path: "/opt/lib.so".to_owned(),
         version: Some(version.to_owned()),
+        providers: Vec::new(),
     };
     let mut state =
         NodeState { host: host.to_owned(), plumb: Some("0.1.0".to_owned()), ..NodeState::default() };

@@ -31,7 +31,7 @@ pub struct Spec {
     pub link: Vec<(Host, Host, f64)>,
     /// Slow NICs.
     pub nic: Vec<(Host, usize, f64)>,
-    /// Switches whose ways out are slow.
+    /// Switches whose uplinks are slow.
     pub tier: Vec<(usize, f64)>,
     /// Machines, as both ends, and links that lose this share of their packets.
     pub loss: Vec<(Host, Host, f64)>,
@@ -90,12 +90,20 @@ const KEYS: [&str; 18] = [
 ];
 /// More than the largest clusters have.
 const MOST_NODES: usize = 20_000;
+/// From this Jaro similarity on, a key is taken for a typing error of another.
+const ALIKE: f64 = 0.8;
 
 impl Spec {
     /// Reads `key=value` pairs between commas.
     pub fn read(text: &str) -> Result<Self, String> {
         let mut spec = Self::default();
         let mut faults = Vec::new();
+        if text.trim().is_empty() {
+            return Err(format!(
+                "needs a fleet, for example nodes=100,slow=node037:0.8; the keys are {}",
+                KEYS.join(", ")
+            ));
+        }
         for part in text.split(',').map(str::trim).filter(|it| !it.is_empty()) {
             let (key, value) =
                 part.split_once('=').ok_or_else(|| format!("`{part}`: a key, `=` and a value are needed"))?;
@@ -114,14 +122,7 @@ impl Spec {
                 key if KEYS.contains(&key) => {
                     faults.push((key.to_owned(), value.to_owned(), part.to_owned()));
                 }
-                key => {
-                    let near =
-                        KEYS.iter().max_by(|a, b| strsim::jaro(a, key).total_cmp(&strsim::jaro(b, key)));
-                    return Err(format!(
-                        "`{key}` is not known; did you mean `{}`?",
-                        near.copied().unwrap_or("nodes")
-                    ));
-                }
+                key => return Err(format!("`{key}` is not known; {}", instead(key))),
             }
         }
         for (key, value, part) in faults {
@@ -174,7 +175,17 @@ impl Spec {
                 if self.leaf == 0 {
                     return Err("`leaf=N`, the machines under one switch, is missing".to_owned());
                 }
-                let it = (count(first, 0, (self.nodes - 1) / self.leaf)?, share(0)?);
+                let last = (self.nodes - 1) / self.leaf;
+                let (nodes, leaf) = (self.nodes, self.leaf);
+                if last == 0 {
+                    return Err(format!(
+                        "all {nodes} machines are under one switch with leaf={leaf}, and nothing crosses it; give a smaller leaf or more nodes"
+                    ));
+                }
+                let tier = count(first, 0, last).map_err(|_| {
+                    format!("nodes={nodes} and leaf={leaf} make {} switches, 0 to {last}", last + 1)
+                })?;
+                let it = (tier, share(0)?);
                 self.tier.push(it);
             }
             _ => {
@@ -196,6 +207,18 @@ impl Spec {
         }
         Ok(Host(number))
     }
+}
+
+/// The key that was meant, or all of them.
+fn instead(key: &str) -> String {
+    let near = match key {
+        "fail" | "failed" | "down" | "broken" => Some("dead"),
+        _ => {
+            let alike = KEYS.iter().map(|it| (strsim::jaro(it, key), *it)).max_by(|a, b| a.0.total_cmp(&b.0));
+            alike.filter(|it| it.0 >= ALIKE).map(|it| it.1)
+        }
+    };
+    near.map_or_else(|| format!("the keys are {}", KEYS.join(", ")), |it| format!("did you mean `{it}`?"))
 }
 
 fn count(text: &str, least: usize, most: usize) -> Result<usize, String> {
@@ -249,6 +272,11 @@ mod tests {
             ("tier=0:0.5", "leaf"),
             ("noise=9", "from 0 to 0.5"),
             ("slow", "`=`"),
+            ("", "the keys are nodes, rate"),
+            ("nodes=16,fail=node001", "did you mean `dead`"),
+            ("quux=1", "the keys are nodes, rate"),
+            ("nodes=16,leaf=16,tier=9:0.6", "under one switch with leaf=16"),
+            ("nodes=32,leaf=16,tier=9:0.6", "make 2 switches, 0 to 1"),
         ] {
             let error = Spec::read(text).unwrap_err();
             assert!(error.contains(says), "{text}: {error}");

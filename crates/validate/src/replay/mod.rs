@@ -1,7 +1,10 @@
 //! A folder of nccl-tests runs is a fleet too: one, two or many machines per run, each test against the others of its kind.
 
+mod wrong;
+
 use std::collections::{BTreeMap, BTreeSet};
 
+use evidence::Case;
 use evidence::plain::{NcclTests, Row};
 use fabric::units::GigabytesPerSecond;
 use fabric::{Collective, Version};
@@ -9,6 +12,7 @@ use fabric::{Collective, Version};
 use crate::fleet::{Fleet, Host, Pair, Sample};
 use crate::judge::{Finding, Judgement, judge};
 use crate::validation::local;
+pub use wrong::Wrong;
 
 /// Machines and runs from which on a folder is about a fleet and not about a job.
 const FLEET: usize = 4;
@@ -44,6 +48,30 @@ pub struct Run {
     pub hosts: Vec<Host>,
     /// The bus bandwidth at the size that is compared; none if it failed.
     pub rate: Option<GigabytesPerSecond>,
+    /// Whether the test found wrong results.
+    pub wrong: bool,
+    /// The file, with the line where it has several runs.
+    pub name: String,
+}
+
+/// A run that is not judged: its output is a part of what the test prints.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Incomplete {
+    /// The file, with the line where it has several runs.
+    pub name: String,
+    /// What its output lacks.
+    pub lacks: Lacks,
+}
+
+/// What the output of a run lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lacks {
+    /// It ends among the devices, or before the table, and no line reports an error.
+    Table,
+    /// It has a different number of GPUs on each machine.
+    Devices,
+    /// The table has no row of the size that is compared, and no line reports an error.
+    Size(u64),
 }
 
 /// What a set of runs says.
@@ -66,6 +94,20 @@ pub struct Replay {
     pub sets: Vec<Set>,
     /// Runs that name no machine.
     pub unnamed: usize,
+    /// Runs that were cut; they accuse nobody.
+    pub incomplete: Vec<Incomplete>,
+    /// Machines whose results are wrong.
+    pub wrong: Vec<Wrong>,
+    /// Files without a run.
+    pub unused: Vec<String>,
+}
+
+/// A run as it was read.
+struct Read<'a> {
+    test: &'a NcclTests,
+    name: String,
+    /// Whether a line of it reports an error.
+    error: bool,
 }
 
 /// Runs of the same kind are compared.
@@ -80,46 +122,52 @@ struct Kind {
 
 impl Replay {
     /// Sorts runs into kinds and judges each.
-    pub fn new(tests: &[NcclTests]) -> Self {
-        let names: BTreeSet<&str> = tests.iter().flat_map(|it| &it.devices).map(|it| &*it.host).collect();
-        let fleet = Fleet::new(names.iter().map(|it| (*it).to_owned()).collect());
-        let mut kinds: BTreeMap<Kind, Vec<(Vec<Host>, &NcclTests)>> = BTreeMap::new();
+    pub fn new(case: &Case) -> Self {
+        let mut incomplete = Vec::new();
         let mut unnamed = 0;
-        for test in tests {
-            let hosts: BTreeSet<Host> = test
-                .devices
-                .iter()
-                .filter_map(|it| fleet.names().binary_search_by(|name| name.as_str().cmp(&it.host)).ok())
-                .map(Host)
-                .collect();
-            let Some(gpus) = test
-                .devices
-                .len()
-                .checked_div(hosts.len())
-                .filter(|it| it * hosts.len() == test.devices.len())
-            else {
-                unnamed += 1;
-                continue;
-            };
-            let program = test.program.as_deref().unwrap_or("nccl-tests");
+        let mut whole = Vec::new();
+        for read in read(case) {
+            let machines: BTreeSet<&str> = read.test.devices.iter().map(|it| &*it.host).collect();
+            let even = read.test.devices.len().checked_rem(machines.len());
+            let cut = !read.test.table && !read.error;
+            match even {
+                None => unnamed += 1,
+                Some(_) if cut => incomplete.push(Incomplete { name: read.name, lacks: Lacks::Table }),
+                Some(0) => whole.push((machines, read)),
+                Some(_) => incomplete.push(Incomplete { name: read.name, lacks: Lacks::Devices }),
+            }
+        }
+        let names: BTreeSet<&str> = whole.iter().flat_map(|it| &it.0).copied().collect();
+        let fleet = Fleet::new(names.iter().map(|it| (*it).to_owned()).collect());
+        let mut kinds: BTreeMap<Kind, Vec<(Vec<Host>, Read<'_>)>> = BTreeMap::new();
+        for (machines, read) in whole {
+            // The names of the fleet are in the order of the set.
+            let hosts: Vec<Host> =
+                machines.iter().filter_map(|it| names.iter().position(|name| name == it)).map(Host).collect();
+            let program = read.test.program.as_deref().unwrap_or("nccl-tests");
             let kind = Kind {
                 program: program.rsplit('/').next().unwrap_or(program).to_owned(),
-                gpus,
+                gpus: read.test.devices.len() / hosts.len().max(1),
                 hosts: hosts.len(),
-                gpu: test.devices.first().map(|it| it.name.to_string()).unwrap_or_default(),
-                nccl: test.nccl,
+                gpu: read.test.devices.first().map(|it| it.name.to_string()).unwrap_or_default(),
+                nccl: read.test.nccl,
             };
-            kinds.entry(kind).or_default().push((hosts.into_iter().collect(), test));
+            kinds.entry(kind).or_default().push((hosts, read));
         }
-        let mut sets: Vec<Set> =
-            kinds.into_iter().map(|(kind, runs)| Set::new(&fleet, kind, &runs)).collect();
+        let mut sets: Vec<Set> = kinds
+            .into_iter()
+            .map(|(kind, runs)| Set::new(&fleet, kind, runs, &mut incomplete))
+            .filter(|it| !it.runs.is_empty())
+            .collect();
         let order = |hosts: usize| match hosts {
             2 => 0,
             1 => 1,
             _ => 2,
         };
         sets.sort_by_key(|it| (order(it.hosts), it.program.clone(), std::cmp::Reverse(it.gpus)));
-        Self { fleet, sets, unnamed }
+        let runs: Vec<&Run> = sets.iter().flat_map(|it| &it.runs).collect();
+        let wrong = wrong::judge(&runs);
+        Self { fleet, sets, unnamed, incomplete, wrong, unused: unused(case) }
     }
 
     /// Whether these are runs of many machines or pairs, rather than a few runs of one job.
@@ -130,16 +178,28 @@ impl Replay {
 }
 
 impl Set {
-    fn new(fleet: &Fleet, kind: Kind, tests: &[(Vec<Host>, &NcclTests)]) -> Self {
+    fn new(
+        fleet: &Fleet,
+        kind: Kind,
+        tests: Vec<(Vec<Host>, Read<'_>)>,
+        incomplete: &mut Vec<Incomplete>,
+    ) -> Self {
         let Kind { program, gpus, hosts, gpu, nccl } = kind;
-        let bytes = compared(tests.iter().map(|it| it.1));
-        let runs: Vec<Run> = tests
-            .iter()
-            .map(|(hosts, test)| {
-                let row = test.rows.iter().find(|it| it.size == bytes);
-                Run { hosts: hosts.clone(), rate: row.and_then(rate).map(GigabytesPerSecond) }
-            })
-            .collect();
+        let bytes = compared(tests.iter().map(|it| it.1.test));
+        let collective = tests.iter().find_map(|it| it.1.test.collective());
+        let mut runs = Vec::new();
+        for (hosts, Read { test, name, error }) in tests {
+            let row = test.rows.iter().find(|it| it.size == bytes);
+            let rate = row.and_then(rate).map(GigabytesPerSecond);
+            // A run that ended well has other sizes. One that stops without an error was cut or hangs; by itself that proves nothing
+            // about a machine, and among pairs the others decide.
+            let ended = test.average_bus_bandwidth.is_some();
+            if rate.is_none() && !error && (ended || hosts.len() == 1) {
+                incomplete.push(Incomplete { name, lacks: Lacks::Size(bytes) });
+                continue;
+            }
+            runs.push(Run { hosts, rate, wrong: test.is_wrong(), name });
+        }
         let judged = match hosts {
             1 => {
                 let best = best_of(&runs);
@@ -165,9 +225,41 @@ impl Set {
             }
             _ => Judged::Together,
         };
-        let collective = tests.iter().find_map(|it| it.1.collective());
         Self { program, gpus, hosts, gpu, nccl, collective, bytes, runs, judged }
     }
+}
+
+/// The runs of a case, each with its name and whether a line of it reports an error.
+fn read(case: &Case) -> Vec<Read<'_>> {
+    let mut begins: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    for (file, line) in case.tests.iter().map(|it| case.locate(&it.quote)) {
+        begins.entry(file).or_default().push(line);
+    }
+    let mut errors: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    for spot in &case.deaths {
+        let (file, line) = case.sources.locate(*spot);
+        errors.entry(file).or_default().push(line);
+    }
+    let each = case.tests.iter().map(|test| {
+        let (file, line) = case.locate(&test.quote);
+        let beside = || begins.get(file).into_iter().flatten().copied();
+        let first = beside().all(|it| it >= line);
+        let next = beside().filter(|it| *it > line).min().unwrap_or(u64::MAX);
+        // What a launcher prints before the header belongs to the first run.
+        let from = if first { 0 } else { line };
+        let error = errors.get(file).is_some_and(|all| all.iter().any(|it| (from..next).contains(it)));
+        let alone = first && next == u64::MAX;
+        let name = if alone { file.to_owned() } else { format!("{file}:{line}") };
+        Read { test, name, error }
+    });
+    each.collect()
+}
+
+/// Files without a run, whether or not plumb knows what they are.
+fn unused(case: &Case) -> Vec<String> {
+    let used: BTreeSet<&str> = case.tests.iter().map(|it| case.locate(&it.quote).0).collect();
+    let files = case.sources.files.iter().map(|it| &*it.name);
+    files.filter(|it| !used.contains(it)).map(str::to_owned).collect()
 }
 
 /// The best run of each machine: what is slow by itself is slow every time.

@@ -1,0 +1,224 @@
+//! `plumb validate --replay` of output that nccl-tests left behind: whole, cut, with wrong results.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[expect(dead_code, reason = "other tests use the rest")]
+mod common;
+
+use std::fs;
+
+use common::{Answer, plumb};
+use testbed::Folder;
+
+/// One run of `all_reduce_perf` on machines with eight GPUs each.
+#[derive(Clone)]
+struct Run {
+    hosts: Vec<usize>,
+    rate: f64,
+    wrong: u32,
+}
+
+impl Run {
+    fn output(&self) -> String {
+        let mut text = "# nccl-tests version 2.17.6 nccl-headers=22809 nccl-library=22809\n# Collective test starting: all_reduce_perf\n# nThread 1 nGpus 1 minBytes 1073741824 maxBytes 1073741824 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0\n#\n# Using devices\n".to_owned();
+        for (place, host) in self.hosts.iter().enumerate() {
+            for gpu in 0..8 {
+                text.push_str(&format!(
+                    "#  Rank {:2} Group  0 Pid {:6} on     node{host:02} device {gpu:2} [0000:1b:00] NVIDIA H100 80GB HBM3\n",
+                    8 * place + gpu,
+                    1000 + gpu,
+                ));
+            }
+        }
+        let Self { rate, wrong, .. } = self;
+        let out_of_bounds = if *wrong > 0 { format!("{wrong} FAILED") } else { "0 OK".to_owned() };
+        text.push_str(&format!(
+            "#\n#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)\n  1073741824     268435456     float     sum      -1    4969.2   {rate:.2}  {rate:.2} {wrong:6}    4969.2   {rate:.2}  {rate:.2} {wrong:6}\n# Out of bounds values : {out_of_bounds}\n# Avg bus bandwidth    : {rate:.4}\n#\n"
+        ));
+        text
+    }
+}
+
+/// All pairs of `machines` at 400 GB/s, after `change`, in a folder.
+fn pairs(name: &str, machines: usize, change: impl Fn(&mut Run)) -> Folder {
+    let folder = Folder::new(name);
+    for one in 1..=machines {
+        for other in one + 1..=machines {
+            let mut run = Run { hosts: vec![one, other], rate: 400.0, wrong: 0 };
+            change(&mut run);
+            write(&folder, &format!("p{one}-{other}.log"), &run.output());
+        }
+    }
+    folder
+}
+
+fn write(folder: &Folder, name: &str, text: &str) {
+    fs::write(folder.path().join(name), text).unwrap();
+}
+
+fn all(machines: usize, rate: f64, wrong: u32) -> String {
+    Run { hosts: (1..=machines).collect(), rate, wrong }.output()
+}
+
+fn replay(folder: &Folder, more: &[&str]) -> Answer {
+    let path = folder.path().to_string_lossy().into_owned();
+    plumb(["validate", "--replay", &path].into_iter().chain(more.iter().copied()))
+}
+
+/// Lines of text joined, as they were before they were wrapped.
+fn words(answer: &Answer) -> String {
+    answer.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn output_that_was_cut_is_named_and_accuses_nobody() {
+    let folder = pairs("replay-cut", 6, |_| {});
+    let whole = Run { hosts: vec![3, 4], rate: 400.0, wrong: 0 }.output();
+    // Among the devices of the first machine, of the second, and before the table.
+    for (number, cut) in [620, 1200, whole.find("#       size").unwrap()].into_iter().enumerate() {
+        write(&folder, &format!("cut{number}.log"), whole.get(..cut).unwrap());
+    }
+    write(&folder, "p3-4.log", whole.get(..700).unwrap());
+    let answer = replay(&folder, &[]);
+    assert_eq!(answer.code, Some(2), "{}", answer.stdout);
+    let text = words(&answer);
+    assert!(text.starts_with("INCONCLUSIVE: none of 6 machines is slower"), "{text}");
+    assert!(text.contains("p3-4.log: incomplete") || text.contains("and 1 more: incomplete"), "{text}");
+    assert!(!text.contains("0 B"), "{text}");
+    // The same without a table, but with an error: that run failed.
+    for one in [1, 2, 4, 5, 6] {
+        let hosts = vec![one.min(3), one.max(3)];
+        let run = Run { hosts, rate: 400.0, wrong: 0 }.output();
+        let head = run.get(..run.find("#       size").unwrap()).unwrap();
+        let failure = "node03: Test NCCL failure common.cu:1279 'unhandled system error / '\n";
+        write(&folder, &format!("p{}-{}.log", one.min(3), one.max(3)), &format!("{head}{failure}"));
+    }
+    let answer = replay(&folder, &[]);
+    assert!(answer.stdout.starts_with("NO-GO: take out node03\n"), "{}", answer.stdout);
+}
+
+#[test]
+fn files_without_a_run_are_named() {
+    let folder = pairs("replay-unused", 4, |_| {});
+    for name in ["a.txt", "b.txt", "c.txt", "d.txt", "e.txt"] {
+        write(&folder, name, "nothing of interest\n");
+    }
+    let answer = replay(&folder, &[]);
+    let text = words(&answer);
+    assert!(text.contains("c.txt and 2 more are not used: no run of nccl-tests"), "{text}");
+}
+
+#[test]
+fn one_machine_whose_output_was_cut_is_not_accused() {
+    let folder = Folder::new("replay-cut-alone");
+    for host in 1..=6 {
+        let run = Run { hosts: vec![host], rate: 480.0, wrong: 0 }.output();
+        let end = if host == 2 { run.find("  1073741824").unwrap() } else { run.len() };
+        write(&folder, &format!("{host}.log"), run.get(..end).unwrap());
+    }
+    let answer = replay(&folder, &[]);
+    assert_eq!(answer.code, Some(2), "{}", answer.stdout);
+    assert!(words(&answer).contains("2.log: no row of 1 GiB"), "{}", answer.stdout);
+}
+
+#[test]
+fn wrong_results_are_a_failure() {
+    // Both are right with others: neither is cleared.
+    let folder = pairs("replay-wrong", 6, |it| it.wrong = if it.hosts == [1, 2] { 37 } else { 0 });
+    let answer = replay(&folder, &[]);
+    assert_eq!(answer.code, Some(1), "{}", answer.stdout);
+    assert!(
+        answer.stdout.starts_with("NO-GO: take out node01, node02 (wrong results)\n"),
+        "{}",
+        answer.stdout
+    );
+    // A machine that is wrong with several explains all of them, and the run of all machines.
+    let folder = pairs("replay-wrong-one", 6, |it| {
+        it.wrong = u32::from(it.hosts.contains(&5) && it.hosts != [1, 5]);
+    });
+    write(&folder, "all.log", &all(6, 380.0, 3));
+    let answer = replay(&folder, &["--instance", "dgx-h100"]);
+    assert_eq!(answer.code, Some(1), "{}", answer.stdout);
+    assert!(answer.stdout.starts_with("NO-GO: take out node05 (wrong results)\n"), "{}", answer.stdout);
+    assert!(words(&answer).contains("wrong results in 5 of 6 runs"), "{}", answer.stdout);
+    // Only all together: none of them is named alone.
+    let folder = pairs("replay-wrong-all", 6, |_| {});
+    write(&folder, "all.log", &all(6, 380.0, 3));
+    let answer = replay(&folder, &["--least", "100"]);
+    assert_eq!(answer.code, Some(1), "{}", answer.stdout);
+    assert!(answer.stdout.starts_with("NO-GO: wrong results in a run of 6 machines\n"), "{}", answer.stdout);
+}
+
+#[test]
+fn a_run_of_all_machines_is_judged() {
+    let folder = pairs("replay-all", 8, |_| {});
+    let least = replay(&folder, &["--least", "300"]);
+    assert_eq!(least.code, Some(2));
+    assert!(
+        words(&least).contains("no run has all of them; --least 300 is not compared"),
+        "{}",
+        least.stdout
+    );
+    write(&folder, "all.log", &all(8, 355.0, 0));
+    for (flags, code, says) in [
+        (&[][..], 2, "INCONCLUSIVE: none of 8 machines is slower than the others, and nothing says"),
+        (&["--instance", "dgx-h100"], 0, "GO: all 8 machines together reach 355 GB/s, "),
+        (&["--least", "300"], 0, "GO: all 8 machines together reach 355 GB/s, 300 GB/s needed"),
+        (
+            &["--least", "900"],
+            2,
+            "INCONCLUSIVE: all 8 machines together reach only 355 GB/s, 900 GB/s needed",
+        ),
+    ] {
+        let answer = replay(&folder, flags);
+        assert_eq!(answer.code, Some(code), "{flags:?}: {}", answer.stdout);
+        assert!(words(&answer).starts_with(says), "{flags:?}: {}", answer.stdout);
+    }
+}
+
+#[test]
+fn a_slow_pair_that_was_measured_once_is_a_suspect() {
+    let folder = pairs("replay-link", 10, |it| it.rate = if it.hosts == [3, 7] { 204.0 } else { 400.0 });
+    write(&folder, "all.log", &all(10, 355.0, 0));
+    let answer = replay(&folder, &["--least", "300"]);
+    assert_eq!(answer.code, Some(2), "{}", answer.stdout);
+    let says = "INCONCLUSIVE: node03 - node07 reach 51 % of normal, measured once: measure this pair again";
+    assert!(words(&answer).starts_with(says), "{}", answer.stdout);
+}
+
+#[test]
+fn the_matrix_has_whole_names_and_shows_what_failed_once() {
+    let folder = pairs("replay-matrix", 6, |_| {});
+    // Names that end alike: `4-12` and `5-12`.
+    for entry in fs::read_dir(folder.path()).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        let named = (1..=6)
+            .fold(text, |text, it| text.replace(&format!(" node{it:02} "), &format!(" ip-10-0-{it}-12 ")));
+        fs::write(&path, named).unwrap();
+    }
+    // One pair was measured twice, and failed the second time.
+    let again = fs::read_to_string(folder.path().join("p1-2.log")).unwrap();
+    let head = again.get(..again.find("  1073741824").unwrap()).unwrap();
+    let failure = "ip-10-0-1-12: Test NCCL failure common.cu:1279 'unhandled system error / '\n";
+    write(&folder, "again.log", &format!("{head}{failure}"));
+    let picture = folder.path().join("matrix.svg");
+    let answer = replay(&folder, &["--svg", &picture.to_string_lossy()]);
+    let text = &answer.stdout;
+    assert!(text.contains("        1-12 2-12 3-12 4-12 5-12 6-12\n"), "{text}");
+    assert!(text.contains("  1-12     . 100x  100"), "{text}");
+    assert!(text.contains("x failed, 99x failed at times"), "{text}");
+    let picture = fs::read_to_string(&picture).unwrap();
+    assert!(picture.contains(", 1 of 2 measurements failed"), "{picture}");
+    assert!(picture.contains(">at least<"), "{picture}");
+}
+
+#[test]
+fn one_is_not_plural() {
+    let folder = Folder::new("replay-one");
+    write(&folder, "one.log", &Run { hosts: vec![1], rate: 480.0, wrong: 0 }.output());
+    let answer = replay(&folder, &[]);
+    let text = words(&answer);
+    assert!(text.contains(" 1 run of nccl-tests in 1 file, 1 machine with "), "{text}");
+    assert!(!text.contains("none of 1") && !text.contains("all 1 machine"), "{text}");
+}
