@@ -5,6 +5,7 @@ use ::validate::{Class, Culprit, Fleet, Host, Step, Usual, Validation, Verdict};
 
 use super::simulated::{accused, headline, launch, named_out, open};
 use super::{Accused, Launch, Matrix, Next, Split, Stage, Validate, bandwidth, list, word};
+use crate::text::counted;
 
 /// A clock this far off is worth a word: lines of two logs can no longer be put in order.
 const CLOCK: f64 = 1.0;
@@ -268,8 +269,8 @@ fn source(run: &Run) -> String {
         Some(Engine::Host) => ", host memory over TCP",
         None => "",
     };
-    let machines = run.plan().hosts.len();
-    format!("{machines} machines over {}{engine}; {} of work", run.plan().way, time(whole(run.elapsed())))
+    let machines = counted(run.plan().hosts.len(), "machine");
+    format!("{machines} over {}{engine}; {} of work", run.plan().way, time(whole(run.elapsed())))
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds of a validation")]
@@ -297,7 +298,10 @@ fn sentence(
 ) -> String {
     let Some(validation) = run.validation() else {
         return if blocked.len() == run.plan().hosts.len() && !blocked.is_empty() {
-            format!("NO-GO: none of {} machines can be used", blocked.len())
+            match blocked.len() {
+                1 => "NO-GO: the machine cannot be used".to_owned(),
+                many => format!("NO-GO: none of {many} machines can be used"),
+            }
         } else {
             "INCONCLUSIVE: nothing was measured".to_owned()
         };
@@ -386,13 +390,13 @@ fn node(run: &Run, unfit: &[Unfit]) -> Stage {
     let mut bad: Vec<String> = unfit.iter().filter(|it| it.blocks).map(|it| it.host.clone()).collect();
     bad.dedup();
     if bad.is_empty() {
-        stage(1, "node", "ok", format!("{probed} machines looked at: nothing stands in the way"))
+        stage(1, "node", "ok", format!("{} looked at: nothing stands in the way", counted(probed, "machine")))
     } else {
         stage(
             1,
             "node",
             "failed",
-            format!("{probed} machines looked at: {} not as they should be", list(&bad, 4)),
+            format!("{} looked at: {} not as they should be", counted(probed, "machine"), list(&bad, 4)),
         )
     }
 }
@@ -451,9 +455,9 @@ fn pairs(run: &Run, own: &[&Launched]) -> Stage {
     let lossy = Usual::of(shares()).map_or(0, |usual| shares().filter(|it| usual.is_lossy(*it)).count());
     let lossy = if lossy == 0 { String::new() } else { format!(", {lossy} with lost packets") };
     let text = format!(
-        "{} pairs in {rounds} {}{normal}; {slow} slow{lossy}",
-        samples.len(),
-        if rounds == 1 { "round" } else { "rounds" }
+        "{} in {}{normal}; {slow} slow{lossy}",
+        counted(samples.len(), "pair"),
+        counted(rounds, "round")
     );
     stage(5, "localise", verdict, text)
 }

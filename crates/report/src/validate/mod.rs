@@ -132,6 +132,18 @@ pub struct Split {
     pub across: usize,
 }
 
+impl Split {
+    /// For a headline.
+    fn sentence(&self) -> String {
+        let sizes: Vec<String> = self.groups.iter().map(|it| it.len().to_string()).collect();
+        format!(
+            "the machines fall into groups of {}: pairs across them reach {} of pairs inside",
+            sizes.join(" and "),
+            percent(self.share)
+        )
+    }
+}
+
 /// One launch.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Launch {

@@ -420,12 +420,7 @@ impl Headline<'_> {
             ));
         }
         if let Some(split) = self.splits.iter().min_by(|a, b| a.share.total_cmp(&b.share)) {
-            let sizes: Vec<String> = split.groups.iter().map(|it| it.len().to_string()).collect();
-            parts.push(format!(
-                "the machines fall into groups of {}: pairs across them reach {} of pairs inside",
-                sizes.join(" and "),
-                percent(split.share)
-            ));
+            parts.push(split.sentence());
         }
         parts
     }

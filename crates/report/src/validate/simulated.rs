@@ -73,12 +73,7 @@ pub(super) fn headline(
         Verdict::NoGo => {
             let out = named_out(&all_out(fleet, validation), findings);
             if let (true, Some(it)) = (out.is_empty(), validation.split()) {
-                let sizes: Vec<String> = it.groups.iter().map(|it| it.len().to_string()).collect();
-                return format!(
-                    "NO-GO: the machines fall into groups of {}: pairs across them reach {} of pairs inside",
-                    sizes.join(" and "),
-                    percent(it.share)
-                );
+                return format!("NO-GO: {}", super::live::split(fleet, &it).sentence());
             }
             let proof = match validation.without().rate() {
                 Some(rate) => format!(": without, the others reach {}", bandwidth(rate)),
