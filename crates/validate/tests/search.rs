@@ -198,6 +198,22 @@ fn a_machine_that_fails_for_a_while_is_named() {
 }
 
 #[test]
+fn a_slow_link_stays_a_link_when_chance_slows_its_end_down_twice() {
+    let link = Pair::new(Host(2), Host(7));
+    // Pairs of machine 2 with 4 and 5 are a little too slow once each.
+    let mut unlucky = vec![Pair::new(Host(2), Host(4)), Pair::new(Host(2), Host(5))];
+    let rate = |_, pair: Pair| {
+        if pair == link {
+            return Some(9.1);
+        }
+        let hit = unlucky.iter().position(|it| *it == pair);
+        Some(if hit.map(|at| unlucky.remove(at)).is_some() { 20.5 } else { 23.4 })
+    };
+    let it = driven(10, rate, |_| Some(23.8));
+    assert_eq!(named(&it), [(Class::Link, Culprit::Link(link))]);
+}
+
+#[test]
 fn a_launch_of_all_that_failed_once_is_not_go() {
     let mut first = true;
     let it = driven(8, |_, _| Some(23.4), |_| if std::mem::take(&mut first) { None } else { Some(20.0) });

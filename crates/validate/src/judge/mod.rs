@@ -288,7 +288,10 @@ impl Analysis<'_> {
         let noisy = votes.noise().slow > 0;
         let guilty = votes.suspects().into_iter().filter(|it| {
             let often = as_f64(it.slow) >= OFTEN * as_f64(it.votes.len());
-            it.partners.len() >= WITNESSES && often && it.chance < self.limit(&it.votes, votes, noisy)
+            it.partners.len() >= WITNESSES
+                && often
+                && it.chance < self.limit(&it.votes, votes, noisy)
+                && !is_one_link(it)
         });
         let worst = guilty.min_by(|a, b| {
             // The more often slow, the sooner explained: its partners lose their slow measurements with it.
@@ -398,6 +401,16 @@ impl Analysis<'_> {
             transient,
         }
     }
+}
+
+/// Whether a machine is slow with one partner again and again, and rarely with all others: that is their link.
+fn is_one_link(it: &Suspect) -> bool {
+    let slow_with =
+        |other: Host| it.votes.iter().filter(|vote| vote.slow && vote.pair.other(it.host) == other).count();
+    let Some(most) = it.partners.iter().copied().max_by_key(|other| slow_with(*other)) else { return false };
+    let others: Vec<&Vote> = it.votes.iter().filter(|vote| vote.pair.other(it.host) != most).collect();
+    let slow = others.iter().filter(|vote| vote.slow).count();
+    slow_with(most) >= CONFIRMED && as_f64(slow) < OFTEN * as_f64(others.len())
 }
 
 /// How likely a part is bad rather than unlucky, where one of so many is bad.
