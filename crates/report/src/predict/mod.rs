@@ -10,9 +10,7 @@ use std::io::{self, Write};
 use forecast::training::{Broken, Calibration, Job, Kind, Memory, Predictor, Step};
 use serde::Serialize;
 
-use crate::expect::shown;
-
-use crate::expect::rounded;
+use crate::expect::{rounded, shown};
 
 pub use drawing::{Drawing, Undrawn};
 
