@@ -121,6 +121,26 @@ fn what_is_emitted_is_read_again_as_the_same_job() {
             assert!(emitted.stdout.contains("CUDA_DEVICE_MAX_CONNECTIONS"), "{kind}");
         }
     }
+    // Latent attention, and 61 layers that no number of stages divides.
+    let deepseek = write(
+        &folder,
+        "[model]\nname = 'deepseek-v3'\n[cluster]\ninstance = 'p5.48xlarge'\nnodes = 32\n[run]\nseq = 4096\nglobal_batch = 4096\n",
+    );
+    let best = plan(&[&deepseek, "--format", "json"]).json();
+    let flags = plan(&[&deepseek, "--emit", "megatron"]).stdout;
+    assert!(flags.contains("--multi-latent-attention") && !flags.contains("group-query"), "{flags}");
+    assert!(flags.contains("--pipeline-model-parallel-layout 'Et*4|(t*4|)*12,(t*3|)*2,t*3L'"), "{flags}");
+    let file = folder.path().join("deepseek.sh");
+    fs::write(&file, flags).expect("a file");
+    let file = file.to_str().expect("UTF-8");
+    let again = plumb(["predict", file, "--instance", "p5.48xlarge", "--nodes", "32", "--format", "json"]);
+    let off =
+        again.json()["step_time_s"].as_f64().unwrap() / best["best"]["step_time_s"].as_f64().unwrap() - 1.0;
+    assert!(
+        off.abs() < 0.005 && !again.stdout.contains("pipeline-model-parallel-layout"),
+        "{}",
+        again.stdout
+    );
     let mpi = plan(&[BARE, "--emit", "mpijob", "--image", "registry/megatron:1"]);
     assert!(
         mpi.code == Some(2) && mpi.stderr.contains("takes rank and size from torchrun"),

@@ -28,10 +28,18 @@ impl Row {
     }
 }
 
-/// Those of the repository.
+/// Those of the repository that constants are fitted to.
 pub(crate) fn published() -> Vec<Row> {
-    let rows = read(include_str!("../../tests/data/training.csv"));
-    rows.into_iter().map(|it| it.unwrap_or_else(|error| panic!("{error}"))).collect()
+    of_repository(include_str!("../../tests/data/training.csv"))
+}
+
+/// Those of the repository that no constant with bounds was fitted to.
+pub(crate) fn unseen() -> Vec<Row> {
+    of_repository(include_str!("../../tests/data/training-unseen.csv"))
+}
+
+fn of_repository(text: &str) -> Vec<Row> {
+    read(text).into_iter().map(|it| it.unwrap_or_else(|error| panic!("{error}"))).collect()
 }
 
 /// Rows of a file with the columns of `tests/data/training.csv`, or why one cannot be read.

@@ -3,10 +3,15 @@
 use std::fmt;
 
 use super::fixed::{Axis, Fixed, RECOMPUTE};
-use crate::training::{Broken, Calibration, Framework, Job, Offload, Predictor, Recompute, Run};
+use crate::training::{
+    Broken, Calibration, Framework, Job, Offload, Predictor, Recompute, Run, pipeline_layout,
+};
 
 /// More cells than this are not searched: no cluster has so many divisors.
 const MOST_CELLS: usize = 1_000_000;
+/// A layout is not searched if its shorter stages wait for more than one part in this many of the time: other numbers of stages
+/// waste less.
+const LEAST_IDLE: u64 = 16;
 
 /// Tokens of a sequence that a rank of context parallelism keeps at least, unless `cp` is fixed: published recipes split sequences of 8,192
 /// tokens in two and shorter ones not at all (Megatron-Bridge, performance summary; its performance guide says that context
@@ -210,8 +215,7 @@ impl<'a> Space<'a> {
             numbers.into_iter().filter(divides).collect::<Vec<_>>()
         };
         let tp = axis(Axis::Tp, dividing(divisors(model.heads)));
-        // Stages of equal length, or of equal length with embedding and head counted as a layer each.
-        let stages = (1..=model.layers.min(65_536)).filter(|it| self.stage_length(*it).is_some());
+        let stages = (1..=model.layers.min(65_536)).filter(|it| self.can_have_stages(*it));
         let pp = axis(Axis::Pp, dividing(stages.collect()));
         // A rank works on two pieces of a sequence, one from its beginning and one from its end.
         let mut parts = dividing(divisors(self.base.seq / 2));
@@ -251,6 +255,20 @@ impl<'a> Space<'a> {
             }
         }
         Ok(cells)
+    }
+
+    /// Whether layers can be split so: into stages of equal length, of equal length with embedding and head counted as a layer each, or
+    /// of lengths so similar that the shorter ones hardly wait, if stages align with nodes.
+    fn can_have_stages(&self, pp: u32) -> bool {
+        let (layers, node) = (self.job.model.layers, self.job.cluster.gpus_there);
+        let hardly_waits = || {
+            let most = u64::from(layers.div_ceil(pp)) * u64::from(pp);
+            (most - u64::from(layers)) * LEAST_IDLE <= most
+        };
+        let aligned = node.is_multiple_of(pp) || pp.is_multiple_of(node);
+        let megatron = self.job.run.framework == Framework::Megatron;
+        self.stage_length(pp).is_some()
+            || (megatron && aligned && pipeline_layout(layers, pp).is_some() && hardly_waits())
     }
 
     /// Layers of a stage, with embedding and head where they count; none if stages cannot be equal.
@@ -465,6 +483,24 @@ mod tests {
             assert_eq!(count, space.layouts(), "{model}");
             assert!(count >= 8, "{model}: {count}");
         }
+    }
+
+    #[test]
+    fn stages_may_differ_in_megatron_alone() {
+        let stages = |framework: &str| {
+            let job = job("deepseek-v3", 32, &format!("framework = '{framework}'\nglobal_batch = 4096"));
+            let space = Space::new(&job, &Fixed::default(), None).unwrap();
+            let mut all: Vec<(u32, u32)> = Vec::new();
+            for cell in space.cells() {
+                space.each(cell, |run| all.push((run.pp, run.vpp)));
+            }
+            all.sort_unstable();
+            all.dedup();
+            all
+        };
+        // 61 layers: 13 stages of 4 and 3 of 3, without pieces; on 64 stages, none is left for three.
+        assert_eq!(stages("megatron"), [(1, 1), (2, 1), (4, 1), (8, 1), (16, 1), (32, 1)]);
+        assert_eq!(stages("fsdp"), [(1, 1)]);
     }
 
     #[test]

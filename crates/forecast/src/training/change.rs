@@ -6,10 +6,10 @@ use fabric::{Layout, machine};
 
 use super::hardware::Inter;
 use super::job::{Job, JobError};
-use super::run::{Precision, Recompute};
+use super::run::{Libraries, Precision, Recompute};
 
 /// What can be changed.
-pub const KEYS: [&str; 24] = [
+pub const KEYS: [&str; 27] = [
     "network",
     "gpudirect",
     "nics",
@@ -33,6 +33,9 @@ pub const KEYS: [&str; 24] = [
     "flash_attention",
     "omp_threads",
     "overlap",
+    "expert_overlap",
+    "libraries",
+    "launch_blocking",
     "layers",
 ];
 
@@ -68,6 +71,13 @@ impl Job {
             "sequence_parallel" => run.sequence_parallel = flag()?,
             "flash_attention" => run.flash_attention = flag()?,
             "overlap" => run.overlap = Some(flag()?),
+            "expert_overlap" => run.expert_overlap = flag()?,
+            "launch_blocking" => run.launch_blocking = Some(flag()?),
+            "libraries" => {
+                let all = [Libraries::Early, Libraries::Current];
+                let found = named(&all, Libraries::name, value);
+                run.libraries = Some(found.ok_or_else(|| bad("2021 or current"))?);
+            }
             "offload_params" => run.offload.params = flag()?,
             "offload_optimizer" => run.offload.optimizer = flag()?,
             "precision" => {
@@ -169,6 +179,7 @@ mod tests {
                 format!("{key}=8x1"),
                 format!("{key}=fp16"),
                 format!("{key}=full"),
+                format!("{key}=current"),
             ];
             assert!(some.iter().any(|it| job().with(it).is_ok()), "{key}");
         }

@@ -148,6 +148,11 @@ impl<'m> Links<'m> {
 }
 
 impl Group<'_> {
+    /// How many ranks it has.
+    pub(crate) fn ranks(&self) -> f64 {
+        self.ranks
+    }
+
     /// What a measurement must have to fit this group.
     pub(crate) fn shape(&self) -> Shape {
         let links = self.links;

@@ -76,7 +76,7 @@ impl Speed {
         };
         // Blackwell Ultra has the same peaks, and more power to hold them.
         let power = if gpu.compute == 103 { gemm.ultra } else { 1.0 };
-        let early = gpu.compute == 80 && run.has_early_libraries();
+        let early = gpu.is_a100() && run.has_early_libraries(gpu);
         let (half, flash) = if early { (half * gemm.early, flash * attention.first) } else { (half, flash) };
         let peak = gpu.half * power * 1e12;
         let head = half * peak;

@@ -15,6 +15,7 @@ groups! {
     experts: Experts { launch, host, moved },
     host: Host { ampere, hopper, backward, collective, softmax, blocking },
     comm: Comm { tensor_hidden, hidden, slowdown, sends_hidden, congestion, prefetch, slowest },
+    early: Early { gathered, part },
     offload: Offload { pci, cpu_adam, threads },
     state: State { fragments, context, channel, workspace },
     spread: Spread { known, unknown, offload, memory },

@@ -40,6 +40,11 @@ impl Gpu {
             bandwidth: model.memory_bandwidth,
         })
     }
+
+    /// Whether it is an A100 or one of its kin: published runs on it span the libraries of 2021 and much faster ones.
+    pub(crate) fn is_a100(&self) -> bool {
+        self.compute == 80
+    }
 }
 
 /// How the GPUs of a node are joined.

@@ -13,7 +13,7 @@ use super::hardware::{Cluster, Gpu, Inter, Intra};
 use super::measured::Measured;
 use super::model::{Experts, Model};
 use super::models;
-use super::run::{Framework, Offload, Precision, Recompute, Run};
+use super::run::{Framework, Libraries, Offload, Precision, Recompute, Run};
 use super::step::Seconds;
 
 /// A training job.
@@ -101,7 +101,8 @@ keys! { InterTable { kind: String, nics: u32, gbps: f64, gpudirect: bool } }
 keys! { RunTable {
     framework: String, tp: u32, pp: u32, vpp: u32, cp: u32, ep: u32, zero: u32, offload: OffloadTable, seq: u32,
     micro_batch: u32, global_batch: u32, precision: String, recompute: String, sequence_parallel: bool,
-    flash_attention: bool, omp_threads: u32, overlap: bool, steps: u64, startup_s: f64,
+    flash_attention: bool, omp_threads: u32, overlap: bool, expert_overlap: bool, libraries: String, launch_blocking: bool,
+    steps: u64, startup_s: f64,
 } }
 
 keys! { OffloadTable { params: bool, optimizer: bool } }
@@ -488,8 +489,16 @@ fn run(table: &RunTable, cluster: &Cluster, notes: &mut Vec<String>) -> Result<R
             u32::try_from(one_each).unwrap_or(u32::MAX)
         }
     };
+    let libraries = match table.libraries.as_deref() {
+        None => None,
+        Some("2021") => Some(Libraries::Early),
+        Some("current") => Some(Libraries::Current),
+        Some(other) => {
+            return wrong(format!("`libraries` in [run] is `{other}`: it must be \"2021\" or \"current\""));
+        }
+    };
     let offload = table.offload.as_ref();
-    Ok(Run {
+    let run = Run {
         framework,
         tp,
         pp,
@@ -506,11 +515,36 @@ fn run(table: &RunTable, cluster: &Cluster, notes: &mut Vec<String>) -> Result<R
         global_batch,
         precision,
         recompute,
-        sequence_parallel: table.sequence_parallel.unwrap_or(false),
+        // PyTorch's tensor parallelism, as torchtitan applies it, splits norms too.
+        sequence_parallel: table.sequence_parallel.unwrap_or(framework == Framework::Fsdp && tp > 1),
         // No software for Blackwell is older than fused attention: cuDNN's is used without being asked for.
         flash_attention: table.flash_attention.unwrap_or(cluster.gpu.compute >= 80)
             || cluster.gpu.compute >= 100,
         omp_threads: table.omp_threads,
         overlap: table.overlap,
-    })
+        expert_overlap: table.expert_overlap.unwrap_or(false),
+        libraries,
+        launch_blocking: table.launch_blocking,
+    };
+    let defaults = defaults(table, &run);
+    if !defaults.is_empty() {
+        notes.push(format!("not given, so assumed: {}", defaults.join(", ")));
+    }
+    notes.extend(run.usual_modes(&cluster.gpu));
+    Ok(run)
+}
+
+/// Settings that the file leaves open, that change the time, and that no layout chooses.
+fn defaults(table: &RunTable, run: &Run) -> Vec<String> {
+    let mut all = Vec::new();
+    if table.framework.is_none() {
+        all.push(format!("framework = \"{}\"", run.framework.name()));
+    }
+    if table.seq.is_none() {
+        all.push(format!("seq = {}", run.seq));
+    }
+    if table.precision.is_none() {
+        all.push(format!("precision = \"{}\"", run.precision.name()));
+    }
+    all
 }

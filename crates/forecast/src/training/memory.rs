@@ -147,7 +147,13 @@ pub(crate) fn memory(
         };
     let layer = of_layer.sum();
     // Layers that are gathered at one time: at work, fetched ahead, and the root's tables.
-    let live = if run.zero == 3 { 2.0 * (3.0 * layer + vocabulary) } else { 0.0 };
+    let live = if run.keeps_gathered() {
+        2.0 * parameters.sum()
+    } else if run.zero == 3 {
+        2.0 * (3.0 * layer + vocabulary)
+    } else {
+        0.0
+    };
     let bucket = match run.framework {
         // Megatron-DeepSpeed holds gradients once more in 16 bits while it reduces them: BigScience's table of 23 runs.
         Framework::Megatron if run.is_megatron_deepspeed() => 2.0 * parameters.sum(),
@@ -204,7 +210,7 @@ impl State {
             _ if run.adds_apart() => 6.0,
             _ => 4.0,
         };
-        let gradients = gradients / part(2);
+        let gradients = if run.keeps_gathered() { gradients } else { gradients / part(2) };
         // Megatron-DeepSpeed also keeps its part of the gradients in FP32 for the optimizer.
         let more = if run.is_megatron_deepspeed() { 4.0 } else { 0.0 };
         let optimizer = if sharded { 8.0 } else { 12.0 + more } / part(1);

@@ -7,6 +7,22 @@ use serde::Deserialize;
 
 use super::model::{Experts, Model};
 
+/// Widths of latent attention (MLA), as configurations name them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Latent {
+    /// What queries are compressed to.
+    pub q_lora_rank: u32,
+    /// What keys and values are compressed to.
+    pub kv_lora_rank: u32,
+    /// The part of a key's width without a position.
+    pub qk_nope_head_dim: u32,
+    /// The part of a key's width with its position.
+    pub qk_rope_head_dim: u32,
+    /// A value's width.
+    pub v_head_dim: u32,
+}
+
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Row {
@@ -21,6 +37,7 @@ struct Row {
     tied: bool,
     /// Count, used by each token, width, layers, shared.
     experts: Option<[u32; 5]>,
+    latent: Option<Latent>,
     #[cfg_attr(not(test), expect(dead_code, reason = "a test compares it"))]
     billions: f64,
 }
@@ -59,11 +76,21 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     all().keys().map(String::as_str)
 }
 
+/// The name as the catalogue writes it. Hugging Face puts the publisher before it.
+fn plain(name: &str) -> String {
+    let name = name.trim().to_ascii_lowercase();
+    name.rsplit('/').next().unwrap_or_default().to_owned()
+}
+
+/// The widths of the model of this name, if its attention is latent: [`Model`] approximates it.
+pub fn latent(name: &str) -> Option<Latent> {
+    all().get(&plain(name))?.latent
+}
+
 /// The model of this name, in any case; the error names similar ones.
 pub fn find(name: &str) -> Result<Model, String> {
-    let wanted = name.trim().to_ascii_lowercase();
-    // Hugging Face puts the publisher before the name.
-    let wanted = wanted.rsplit('/').next().unwrap_or_default();
+    let wanted = plain(name);
+    let wanted = wanted.as_str();
     if let Some(row) = all().get(wanted) {
         return Ok(row.model());
     }

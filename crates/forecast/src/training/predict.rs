@@ -14,7 +14,7 @@ use super::offload::{Offloaded, offloaded};
 use super::run::{Framework, Precision, Recompute, Run};
 use super::schedule::{Stages, piped};
 use super::step::{Breakdown, Kind, Seconds, Step};
-use super::zero::{Beside, Sharded, once};
+use super::zero::{Beside, Gathers, Sharded, Tensors, once};
 
 /// The model of training with a set of constants: those of this release, or fitted ones.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,6 +62,8 @@ struct Timed {
     launch: f64,
     /// What sharding adds.
     sharded: Beside,
+    /// What tokens take to their experts and back.
+    expert: Beside,
 }
 
 impl Timed {
@@ -161,7 +163,13 @@ impl<'a> Predictor<'a> {
         let expert_group = self.links.group(expert_ranks, split);
         let (of_layer, of_experts) =
             (self.model.layer_parameters() / tp, self.model.expert_parameters() / split);
-        let sharded = Sharded::new(run, &group, of_layer).and(Sharded::new(run, &expert_group, of_experts));
+        let gathers = Gathers::new(constants, &self.cluster.gpu, run);
+        let matrices = 2.0 + self.model.matrices();
+        let dense = Tensors { count: matrices, parameters: of_layer };
+        let of_each = self.model.experts.map_or(0.0, |it| f64::from(it.count) / f64::from(run.ep));
+        let expert = Tensors { count: self.model.matrices() * of_each, parameters: of_experts };
+        let sharded =
+            Sharded::new(run, &group, gathers, dense).and(Sharded::new(run, &expert_group, gathers, expert));
         let [forward, backward] = self.passes(run, &speed, &layer, exchanges, sharded);
 
         // The slowest stage: one in the middle, or the last with the head.
@@ -189,7 +197,8 @@ impl<'a> Predictor<'a> {
         let exposed = 1.0 - self.tensor_hidden(run);
         parts.add(Kind::Tensor, each * passes * exchanges.tensor * exposed);
         parts.hide(Kind::Tensor, each * passes * exchanges.tensor * (1.0 - exposed));
-        parts.add(Kind::Expert, each * passes * exchanges.expert);
+        parts.add(Kind::Expert, each * (forward.expert.exposed + backward.expert.exposed));
+        parts.hide(Kind::Expert, each * (forward.expert.hidden + backward.expert.hidden));
         parts.add(Kind::Context, each * passes * exchanges.context);
         if with_head {
             parts.add(Kind::Head, micro_batches * (head.0 + head.1));
@@ -206,7 +215,7 @@ impl<'a> Predictor<'a> {
         parts.hide(Kind::Gradients, beside.hidden * (1.0 - share));
         parts.add(Kind::Bubble, piped.bubble);
         self.sends(run, &mut parts, micro_batches, dp);
-        self.tables(run, &mut parts, micro_batches, &group);
+        self.tables(run, &mut parts, micro_batches, &group, gathers);
 
         // Once a step.
         let parameters = stages.first * of_layer
@@ -255,24 +264,32 @@ impl<'a> Predictor<'a> {
         let constants = self.constants;
         let again = run.recompute == Recompute::Full;
         let tensor = exchanges.tensor * (1.0 - self.tensor_hidden(run));
-        let exchange = tensor + exchanges.expert + exchanges.context;
+        let exchange = tensor + exchanges.context;
         let calls = exchanges.calls * constants.host.collective * 1e-6;
         let share = match run.framework {
+            Framework::DeepSpeed if run.gathers_each_tensor(&self.cluster.gpu) => 0.0,
             Framework::DeepSpeed => constants.comm.prefetch,
             _ => 1.0,
         };
         let waits = self.waits_for_counts(run) * self.constants.experts.host * 1e-6;
-        let timed = |gpu: f64, host: f64, comm: f64, waits: f64| {
+        let timed = |compute: f64, passes: f64, host: f64, comm: f64, waits: f64| {
+            let tokens = passes * exchanges.expert;
+            let expert = if run.expert_overlap {
+                Beside::of(constants, compute, tokens, 1.0)
+            } else {
+                Beside { exposed: tokens, hidden: 0.0 }
+            };
+            let gpu = compute + passes * exchange + expert.exposed;
             let launch = if run.starts_one_by_one() { host } else { (host - gpu).max(waits) };
             let sharded = Beside::of(constants, gpu + launch, comm, share);
-            Timed { gpu, launch, sharded }
+            Timed { gpu, launch, sharded, expert }
         };
-        let forward = timed(layer.forward.sum() + exchange, speed.host.0 + calls, sharded.forward, waits);
-        let (gpu, host) = (layer.backward.sum() + layer.again + exchange, speed.host.1 + calls);
-        let (more_gpu, more_host) = if again { (exchange, speed.host.0 + calls) } else { (0.0, 0.0) };
+        let forward = timed(layer.forward.sum(), 1.0, speed.host.0 + calls, sharded.forward, waits);
+        let (passes, more_host) = if again { (2.0, speed.host.0 + calls) } else { (1.0, 0.0) };
         let backward = timed(
-            gpu + more_gpu,
-            host + more_host,
+            layer.backward.sum() + layer.again,
+            passes,
+            speed.host.1 + calls + more_host,
             sharded.backward + sharded.gradients,
             waits * constants.host.backward,
         );
@@ -339,10 +356,17 @@ impl<'a> Predictor<'a> {
     }
 
     /// Embedding and head, which FSDP and ZeRO-3 gather before and reduce after everything else.
-    fn tables(&self, run: &Run, parts: &mut Breakdown, micro_batches: f64, group: &super::comm::Group<'_>) {
-        let tables =
-            self.model.embedding_parameters() / f64::from(run.tp) * if self.model.tied { 1.0 } else { 2.0 };
-        let sharded = Sharded::new(run, group, tables);
+    fn tables(
+        &self,
+        run: &Run,
+        parts: &mut Breakdown,
+        micro_batches: f64,
+        group: &super::comm::Group<'_>,
+        gathers: Gathers,
+    ) {
+        let count = if self.model.tied { 1.0 } else { 2.0 };
+        let parameters = self.model.embedding_parameters() / f64::from(run.tp) * count;
+        let sharded = Sharded::new(run, group, gathers, Tensors { count, parameters });
         parts.add(Kind::Gather, micro_batches * sharded.forward);
         parts.add(Kind::Gradients, micro_batches * sharded.gradients);
     }

@@ -1,5 +1,7 @@
 //! How a model is trained: the layout over ranks and the settings of the framework.
 
+use super::hardware::Gpu;
+
 /// What trains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framework {
@@ -69,6 +71,25 @@ impl Recompute {
     }
 }
 
+/// The releases of CUDA, cuBLAS and PyTorch that a run has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Libraries {
+    /// Those of 2021 and early 2022.
+    Early,
+    /// Later ones.
+    Current,
+}
+
+impl Libraries {
+    /// As a job file names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Early => "2021",
+            Self::Current => "current",
+        }
+    }
+}
+
 /// What rests in the memory of the host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Offload {
@@ -124,6 +145,13 @@ pub struct Run {
     pub omp_threads: Option<u32>,
     /// Whether communication of data parallelism runs beside the backward pass; `None` for what the framework does.
     pub overlap: Option<bool>,
+    /// Whether tokens travel to experts and back while another micro-batch is computed.
+    pub expert_overlap: bool,
+    /// The libraries that it runs with; `None` for what such runs usually had.
+    pub libraries: Option<Libraries>,
+    /// Whether the CPU waits for each kernel before it starts the next one, `CUDA_LAUNCH_BLOCKING=1`; `None` for what such runs
+    /// usually did.
+    pub launch_blocking: Option<bool>,
 }
 
 impl Run {
@@ -146,11 +174,29 @@ impl Run {
         self.framework == Framework::Megatron && !self.flash_attention
     }
 
-    /// Whether the run has the libraries of 2021 and 2022: Megatron with FP16, which BF16 replaced on A100 in 2022, and
-    /// Megatron-DeepSpeed.
-    pub(crate) fn has_early_libraries(&self) -> bool {
-        self.is_megatron_deepspeed()
-            || (self.framework == Framework::Megatron && self.precision == Precision::Fp16)
+    /// Whether the run has the libraries of 2021 and 2022. If it does not say: Megatron and DeepSpeed with FP16, which BF16 replaced
+    /// on A100 in 2022, and Megatron-DeepSpeed.
+    pub(crate) fn has_early_libraries(&self, gpu: &Gpu) -> bool {
+        match self.libraries {
+            Some(libraries) => libraries == Libraries::Early,
+            None => {
+                let replaced = self.precision == Precision::Fp16
+                    && matches!(self.framework, Framework::Megatron | Framework::DeepSpeed);
+                gpu.is_a100() && (self.is_megatron_deepspeed() || replaced)
+            }
+        }
+    }
+
+    /// Whether `ZeRO`-3 gathers and reduces each tensor alone, into a list of parts that it copies one by one, and waits for it:
+    /// DeepSpeed before 0.6 (early 2022), which fetches them together and ahead.
+    pub(crate) fn gathers_each_tensor(&self, gpu: &Gpu) -> bool {
+        self.framework == Framework::DeepSpeed && self.zero == 3 && self.has_early_libraries(gpu)
+    }
+
+    /// Whether FSDP keeps gathered parameters and whole gradients until the step ends. With pipeline stages, PyTorch neither frees
+    /// parameters nor reduces gradients between micro-batches.
+    pub(crate) fn keeps_gathered(&self) -> bool {
+        self.framework == Framework::Fsdp && self.zero > 0 && self.pp > 1
     }
 
     /// Whether the run is one of Megatron-DeepSpeed: Megatron of that time had no optimizer that is split over ranks.
@@ -161,7 +207,35 @@ impl Run {
     /// Whether the CPU waits for each kernel before it starts the next one. Megatron-DeepSpeed needed `CUDA_LAUNCH_BLOCKING=1`
     /// on more than 100 GPUs, or it hung (its runs for BLOOM, tr11-176B-ml, `chronicles-prequel.md`).
     pub(crate) fn starts_one_by_one(&self) -> bool {
-        self.is_megatron_deepspeed()
+        self.launch_blocking.unwrap_or(self.is_megatron_deepspeed())
+    }
+
+    /// What the run does not say and plumb takes from runs like it, in sentences with the key that says otherwise.
+    pub(crate) fn usual_modes(&self, gpu: &Gpu) -> Vec<String> {
+        let mut notes = Vec::new();
+        let like = match self.framework {
+            Framework::Megatron if self.is_megatron_deepspeed() => {
+                "Megatron with ZeRO and without flash attention"
+            }
+            Framework::DeepSpeed => "DeepSpeed with FP16",
+            _ => "Megatron with FP16",
+        };
+        if self.libraries.is_none() && self.has_early_libraries(gpu) {
+            let releases = match self.framework {
+                Framework::DeepSpeed => "DeepSpeed and CUDA",
+                _ => "CUDA and cuBLAS",
+            };
+            notes.push(format!(
+                "assumed: {releases} of 2021, as published runs of {like} on {} had; `libraries = \"current\"` for later ones",
+                gpu.name
+            ));
+        }
+        if self.launch_blocking.is_none() && self.starts_one_by_one() {
+            notes.push(format!(
+                "assumed: CUDA_LAUNCH_BLOCKING=1, as published runs of {like} had; `launch_blocking = false` without it"
+            ));
+        }
+        notes
     }
 
     /// Whether selective recomputation is PyTorch's by operator: attention and every second product are kept. Megatron's keeps all

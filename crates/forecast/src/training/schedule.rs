@@ -1,5 +1,23 @@
 //! Pipeline schedules: how layers are spread over stages, and what a step takes with 1F1B or interleaved stages.
 
+/// How Megatron is told to split layers that no option splits evenly: its `--pipeline-model-parallel-layout`, with the longer stages
+/// first. None where stages are equal, or are with embedding and head counted as a layer each.
+pub fn pipeline_layout(layers: u32, stages: u32) -> Option<String> {
+    let stages = stages.max(1);
+    let rest = layers % stages;
+    if rest == 0 || layers < stages || layers.saturating_add(2).is_multiple_of(stages) {
+        return None;
+    }
+    let fewest = layers / stages;
+    let of = |layers: u32| format!("t*{layers}");
+    let repeat = |layers: u32, count: u32| match count {
+        0 => String::new(),
+        count => format!("({}|)*{count},", of(layers)),
+    };
+    let (long, short) = (repeat(fewest + 1, rest - 1), repeat(fewest, stages - rest - 1));
+    Some(format!("E{}|{long}{short}{}L", of(fewest + 1), of(fewest)))
+}
+
 /// Layers of the stages.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Stages {
@@ -24,14 +42,13 @@ impl Stages {
             return Self { first: each - 1.0, middle: each, last: each - 1.0 };
         }
         let most = f64::from(layers.div_ceil(stages));
-        let rest = f64::from(layers % stages);
-        let fewest = f64::from(layers / stages);
-        if greedy && rest > 0.0 {
-            let before = f64::from(stages - 1);
-            return Self { first: most, middle: most, last: (all - most * before).max(0.0) };
-        }
-        // What does not fit evenly is put first.
-        Self { first: most, middle: most, last: if rest > 0.0 { fewest } else { most } }
+        let last = if greedy {
+            (all - most * f64::from(stages - 1)).max(0.0)
+        } else {
+            // What does not fit evenly is put first.
+            f64::from(layers / stages)
+        };
+        Self { first: most, middle: most, last }
     }
 }
 
@@ -54,16 +71,35 @@ pub(crate) fn piped(micro_batches: f64, vpp: f64, slowest: f64, whole: f64) -> P
 
 #[cfg(test)]
 mod tests {
-    use super::{Piped, Stages, piped};
+    use super::{Piped, Stages, piped, pipeline_layout};
 
     #[test]
     fn layers_are_spread_evenly() {
         assert_eq!(Stages::new(96, 8, false), Stages { first: 12.0, middle: 12.0, last: 12.0 });
+        assert_eq!(Stages::new(96, 8, true), Stages { first: 12.0, middle: 12.0, last: 12.0 });
         // Embedding and head count as layers: 82 + 2 = 12 x 7.
         assert_eq!(Stages::new(82, 12, true), Stages { first: 6.0, middle: 7.0, last: 6.0 });
         assert_eq!(Stages::new(78, 12, true), Stages { first: 7.0, middle: 7.0, last: 1.0 });
         assert_eq!(Stages::new(78, 12, false), Stages { first: 7.0, middle: 7.0, last: 6.0 });
         assert_eq!(Stages::new(32, 1, false), Stages { first: 32.0, middle: 32.0, last: 32.0 });
+    }
+
+    #[test]
+    fn longer_stages_come_first() {
+        // DeepSeek-V3: 13 stages of 4 layers and 3 of 3; 5 of 8 and 3 of 7; 31 and 30.
+        assert_eq!(pipeline_layout(61, 16).as_deref(), Some("Et*4|(t*4|)*12,(t*3|)*2,t*3L"));
+        assert_eq!(pipeline_layout(61, 8).as_deref(), Some("Et*8|(t*8|)*4,(t*7|)*2,t*7L"));
+        assert_eq!(pipeline_layout(61, 2).as_deref(), Some("Et*31|t*30L"));
+        // Equal stages; embedding and head as a layer each; more stages than layers.
+        for (layers, stages) in
+            [(64, 8), (61, 1), (62, 16), (61, 9), (3, 4), (3, 0), (u32::MAX, u32::MAX - 1)]
+        {
+            assert_eq!(
+                pipeline_layout(layers, stages).is_some(),
+                stages == u32::MAX - 1,
+                "{layers} on {stages}"
+            );
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::comm::Group;
 use super::constants::Constants;
+use super::hardware::Gpu;
 use super::run::{Framework, Run};
 
 /// Communication beside computation: what the two take together.
@@ -32,11 +33,57 @@ pub(crate) struct Sharded {
     pub(crate) gradients: f64,
 }
 
+/// Parameters of some matrices.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tensors {
+    /// How many matrices.
+    pub(crate) count: f64,
+    /// Parameters of all of them.
+    pub(crate) parameters: f64,
+}
+
+/// How `ZeRO`-3 gathers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Gathers {
+    /// Tensors together, and ahead.
+    Together,
+    /// Each tensor alone, and waits for it.
+    Alone {
+        /// What it reaches of the bandwidth.
+        reached: f64,
+        /// Seconds for one rank's part of a tensor.
+        part: f64,
+    },
+}
+
+impl Gathers {
+    pub(crate) fn new(constants: &Constants, gpu: &Gpu, run: &Run) -> Self {
+        if run.gathers_each_tensor(gpu) {
+            Self::Alone { reached: constants.early.gathered, part: constants.early.part * 1e-6 }
+        } else {
+            Self::Together
+        }
+    }
+
+    fn time(self, group: &Group<'_>, tensors: Tensors, bytes: f64) -> f64 {
+        match self {
+            Self::Together => group.gather(bytes * tensors.parameters),
+            Self::Alone { reached, part } => {
+                let each = group.gather(bytes * tensors.parameters / tensors.count) / reached;
+                tensors.count * (each + part * group.ranks())
+            }
+        }
+    }
+}
+
 impl Sharded {
-    /// Of this many parameters.
-    pub(crate) fn new(run: &Run, group: &Group<'_>, parameters: f64) -> Self {
-        let gather = group.gather(2.0 * parameters);
-        let gradients = group.gather(run.gradient_bytes() * parameters);
+    /// Of these parameters.
+    pub(crate) fn new(run: &Run, group: &Group<'_>, gathers: Gathers, tensors: Tensors) -> Self {
+        if run.keeps_gathered() || tensors.parameters == 0.0 {
+            return Self::default();
+        }
+        let gather = gathers.time(group, tensors, 2.0);
+        let gradients = gathers.time(group, tensors, run.gradient_bytes());
         match (run.framework, run.zero) {
             (_, 3) => Self { forward: gather, backward: gather, gradients },
             // FSDP that shards gradients gathers parameters once and keeps them for the backward pass.
@@ -63,9 +110,10 @@ impl Sharded {
 /// Traffic once a step, of the parameters of a rank: reducing gradients, and gathering updated parameters.
 pub(crate) fn once(run: &Run, group: &Group<'_>, parameters: f64) -> (f64, f64) {
     let bytes = run.gradient_bytes() * parameters;
-    let per_micro_batch = run.zero == 3
-        || (run.framework == Framework::Fsdp && run.zero > 0)
-        || (run.framework == Framework::DeepSpeed && run.zero == 2);
+    let per_micro_batch = !run.keeps_gathered()
+        && (run.zero == 3
+            || (run.framework == Framework::Fsdp && run.zero > 0)
+            || (run.framework == Framework::DeepSpeed && run.zero == 2));
     if per_micro_batch {
         let gather = if run.framework == Framework::DeepSpeed && run.zero == 2 {
             group.gather(2.0 * parameters)

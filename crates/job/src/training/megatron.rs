@@ -5,6 +5,7 @@
 
 use super::draft::{Draft, Place, Weight};
 use super::options::{Options, Setting};
+use super::pipeline_layout::stages_of_layout;
 
 /// Names by which a command is one of Megatron.
 pub(super) const OWN: [&str; 12] = [
@@ -22,6 +23,9 @@ pub(super) const OWN: [&str; 12] = [
     "untie_embeddings_and_output_weights",
 ];
 
+/// Options by which embedding and head count as layers where layers are divided into stages.
+static TABLES: &[&str] = &["account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split"];
+
 /// Options that change time or memory and that the model does not know.
 static NOT_MODELLED: &[&str] = &[
     "expert_tensor_parallel_size",
@@ -29,7 +33,6 @@ static NOT_MODELLED: &[&str] = &[
     "moe_token_dispatcher_type",
     "moe_enable_deepep",
     "moe_expert_capacity_factor",
-    "overlap_moe_expert_parallel_comm",
     "moe_use_legacy_grouped_gemm",
     "mtp_num_layers",
     "decoder_first_pipeline_num_layers",
@@ -106,7 +109,9 @@ pub(super) fn read(options: &Options, place: &Place, draft: &mut Draft) -> Resul
     if let Some(each) = options.get(&["num_layers_per_virtual_pipeline_stage"])
         && let (Some(n), Some(layers)) = (each.number().filter(|it| *it > 0), draft.number("model.layers"))
     {
-        let pieces = layers / n / draft.number("run.pp").unwrap_or(1).max(1);
+        // Embedding and head count as layers where these options say so.
+        let tables = options.count(TABLES);
+        let pieces = layers.saturating_add(tables as u64) / n / draft.number("run.pp").unwrap_or(1).max(1);
         draft.state("run.vpp", pieces.max(1), &each.called, &each.place);
     } else if let Some(vpp) = options.get(&["num_virtual_stages_per_pipeline_rank"])
         && let Some(n) = vpp.number()
@@ -116,9 +121,16 @@ pub(super) fn read(options: &Options, place: &Place, draft: &mut Draft) -> Resul
     sharding(options, place, draft);
     run(options, place, draft);
     for name in NOT_MODELLED {
-        // Tensor parallelism of experts is that of the rest unless it is given.
-        let own =
-            |it: &&Setting| *name != "expert_tensor_parallel_size" || it.number() != draft.number("run.tp");
+        // What these say is taken without them, too.
+        let usual = match *name {
+            "expert_tensor_parallel_size" => draft.number("run.tp"),
+            _ => None,
+        };
+        let own = |it: &&Setting| {
+            (usual.is_none() || it.number() != usual)
+                && !(TABLES.contains(name) && splits_evenly(options, draft))
+                && !(*name == "pipeline_model_parallel_layout" && is_usual_layout(it, draft))
+        };
         if options.get(&[name]).filter(|it| it.is_on()).as_ref().is_some_and(own) {
             draft.not_modelled(&called(name));
         }
@@ -127,6 +139,22 @@ pub(super) fn read(options: &Options, place: &Place, draft: &mut Draft) -> Resul
         draft.not_modelled(&format!("--optimizer {} (memory is that of Adam)", optimizer.text()));
     }
     if open.is_empty() { Ok(()) } else { Err(open) }
+}
+
+/// Whether embedding and head count as a layer each and all stages are then equal.
+fn splits_evenly(options: &Options, draft: &Draft) -> bool {
+    let sizes = draft.number("model.layers").zip(draft.number("run.pp"));
+    options.count(TABLES) == TABLES.len()
+        && sizes.is_some_and(|(layers, pp)| layers.saturating_add(2).is_multiple_of(pp.max(1)))
+}
+
+/// Whether the layout spreads layers as evenly as can be, with the longer stages first.
+fn is_usual_layout(layout: &Setting, draft: &Draft) -> bool {
+    let sizes = draft.number("model.layers").zip(draft.number("run.pp"));
+    let Some((stages, (layers, pp))) = stages_of_layout(layout.text()).zip(sizes) else { return false };
+    let rest = layers % pp.max(1);
+    let even = (0..pp).map(|stage| layers / pp + u64::from(stage < rest));
+    stages.into_iter().eq(even)
 }
 
 fn model(options: &Options, place: &Place, draft: &mut Draft, open: &mut Vec<Setting>) {
@@ -337,6 +365,10 @@ fn run(options: &Options, place: &Place, draft: &mut Draft) {
         place,
         Weight::Follows,
     );
+    if options.on(&["overlap_moe_expert_parallel_comm"]) {
+        let flag = "--overlap-moe-expert-parallel-comm";
+        draft.set("run.expert_overlap", true, flag, place, Weight::Stated);
+    }
     if options.get(&["rampup_batch_size"]).is_some() {
         draft.notes.push("--rampup-batch-size: the full batch is predicted".to_owned());
     }

@@ -17,6 +17,7 @@ mod finish;
 mod manifest;
 mod megatron;
 mod options;
+mod pipeline_layout;
 mod script;
 
 use evidence::yaml::{NodeId, Tree};

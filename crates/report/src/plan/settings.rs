@@ -1,6 +1,6 @@
 //! The best layout in the settings of a framework.
 
-use forecast::training::{Framework, Job, Precision, Recompute};
+use forecast::training::{Framework, Job, Precision, Recompute, models, pipeline_layout};
 use manifest::Variable;
 use serde_json::{Value, json};
 
@@ -139,12 +139,21 @@ fn megatron(job: &Job) -> Vec<String> {
     set("hidden-size", number(model.hidden));
     set("ffn-hidden-size", number(model.ffn));
     set("num-attention-heads", number(model.heads));
-    if model.kv_heads != model.heads {
-        set("group-query-attention", None);
-        set("num-query-groups", number(model.kv_heads));
-    }
-    if u64::from(model.head_width) * u64::from(model.heads) != u64::from(model.hidden) {
-        set("kv-channels", number(model.head_width));
+    if let Some(latent) = job.model_name.as_deref().and_then(models::latent) {
+        set("multi-latent-attention", None);
+        set("q-lora-rank", number(latent.q_lora_rank));
+        set("kv-lora-rank", number(latent.kv_lora_rank));
+        set("qk-head-dim", number(latent.qk_nope_head_dim));
+        set("qk-pos-emb-head-dim", number(latent.qk_rope_head_dim));
+        set("v-head-dim", number(latent.v_head_dim));
+    } else {
+        if model.kv_heads != model.heads {
+            set("group-query-attention", None);
+            set("num-query-groups", number(model.kv_heads));
+        }
+        if u64::from(model.head_width) * u64::from(model.heads) != u64::from(model.hidden) {
+            set("kv-channels", number(model.head_width));
+        }
     }
     if model.gated {
         // Models with a gate are of Llama's kind: rotary positions, RMSNorm, no biases.
@@ -176,11 +185,12 @@ fn megatron(job: &Job) -> Vec<String> {
     set("pipeline-model-parallel-size", number(run.pp));
     set("context-parallel-size", number(run.cp));
     let uneven = !model.layers.is_multiple_of(run.pp.max(1));
+    let with_tables = uneven && model.layers.saturating_add(2).is_multiple_of(run.pp);
     if run.vpp > 1 {
-        let layers = model.layers + if uneven { 2 } else { 0 };
+        let layers = model.layers + if with_tables { 2 } else { 0 };
         set("num-layers-per-virtual-pipeline-stage", number(layers / (run.pp * run.vpp).max(1)));
     }
-    if uneven {
+    if with_tables {
         set("account-for-embedding-in-pipeline-split", None);
         set("account-for-loss-in-pipeline-split", None);
     }
@@ -205,11 +215,17 @@ fn megatron(job: &Job) -> Vec<String> {
     if run.offload.optimizer {
         words.extend(["--optimizer-cpu-offload", "--use-precision-aware-optimizer"].map(str::to_owned));
     }
+    if let Some(layout) = pipeline_layout(model.layers, run.pp) {
+        words.extend(["--pipeline-model-parallel-layout".to_owned(), layout]);
+    }
     if model.gated {
         words.extend(["--position-embedding-type", "rope", "--normalization", "RMSNorm"].map(str::to_owned));
     }
     if let Some(experts) = model.experts {
         words.extend(["--moe-token-dispatcher-type", "alltoall"].map(str::to_owned));
+        if run.expert_overlap {
+            words.push("--overlap-moe-expert-parallel-comm".to_owned());
+        }
         let dense = model.layers.saturating_sub(experts.layers);
         if dense > 0 {
             words.extend(["--moe-layer-freq".to_owned(), format!("([0]*{dense}+[1]*{})", experts.layers)]);
