@@ -331,6 +331,7 @@ fn normal(html: &mut Html, all: &[TopoNormal]) {
             name: format!("{}, expected, with the normal interval", first.collective),
             points: rows.iter().map(|it| (size(it), it.expected)).collect(),
             interval: rows.iter().map(|it| (size(it), it.low, it.high)).collect(),
+            spread: Vec::new(),
         };
         let last = rows.last().unwrap_or(first);
         let about = format!(
