@@ -9,6 +9,7 @@
 pub mod archive;
 pub mod compare;
 pub mod context;
+pub mod decide;
 pub mod doctor;
 mod excerpts;
 pub mod expect;

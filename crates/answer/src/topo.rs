@@ -1,19 +1,35 @@
 //! `plumb topo`: how a described machine is wired, which paths it offers, and what speed is normal.
 
+use std::collections::BTreeSet;
+
 use fabric::catalogue::Model;
 use fabric::gpu::GpuModel;
 use fabric::units::GigabitsPerSecond;
 use fabric::{Collective, Settings, Transport, Version};
 use forecast::Cluster;
-use job::channel::{Connection, Selection};
+use job::channel::{self, Channel, Connection, Selection, Shape};
 use job::machine::{self, Resolved};
 use job::{Description, Job, Known, LayoutFlags, Source};
 use nccl::Decisions;
-use report::topo::{Topo, TopoParts};
+use report::topo::{Topo, TopoOverlay, TopoParts, channels};
 use serde_json::Value;
+
+use crate::decide;
 
 /// How much of a file is read: the topology is at the beginning of a log.
 pub const MOST: u64 = 1 << 28;
+
+/// NCCL has no more channels: `MAXCHANNELS` in `src/include/device.h` of v2.27.
+const MOST_CHANNELS: u32 = 64;
+
+/// The rings and trees that a page offers, and where they are from or why there are none.
+#[derive(Debug, Clone, Default)]
+pub struct Rings {
+    /// Each with the channels that have it.
+    pub overlays: Vec<TopoOverlay>,
+    /// Sentences.
+    pub about: Vec<String>,
+}
 
 /// What flags say about a machine and the job on it.
 #[derive(Debug, Default)]
@@ -71,6 +87,55 @@ impl Asked<'_> {
             return Err(format!("{}: no GPU found{}", read.source, reasons.join("\n  - ")));
         }
         Ok(read.job(&self.layout))
+    }
+
+    /// All rings and trees of a completed description: those of the file, otherwise those that NCCL would build.
+    pub fn rings(&self, read: &Description, file: Option<(&str, &[u8])>, plugin: Option<Version>) -> Rings {
+        if let Some((name, text)) = file {
+            let overlays = self.seen(read, name, text);
+            if !overlays.is_empty() {
+                return Rings { overlays, about: vec![format!("Rings and trees as in {name}.")] };
+            }
+        }
+        self.predicted(read, plugin).unwrap_or_else(|reason| Rings {
+            about: vec![format!("Rings and trees are not drawn: {reason}.")],
+            ..Rings::default()
+        })
+    }
+
+    /// All rings and trees that a log or NCCL's graph XML shows.
+    fn seen(&self, read: &Description, name: &str, text: &[u8]) -> Vec<TopoOverlay> {
+        let case = evidence::read_texts([(name, text)]);
+        let machine = &read.machine.machine.value;
+        let find = |selection: Selection| {
+            channel::of_case(&case, machine, selection)
+                .or_else(|_| channel::of_graphs(&read.graphs, selection))
+                .ok()
+        };
+        let all = |shape: Shape| (0..MOST_CHANNELS).map(move |number| Selection { shape, number });
+        let mut found: Vec<Channel> =
+            [Shape::Ring, Shape::Tree].into_iter().flat_map(|shape| all(shape).map_while(find)).collect();
+        // What the log does not say about connections inside a machine follows from its paths.
+        if let Some(decisions) = self.job(read).ok().and_then(|it| decisions(&it)) {
+            for it in found.iter_mut().flat_map(|it| &mut it.connections) {
+                it.transport = it.transport.take().or_else(|| inside_machine(&decisions, it));
+            }
+        }
+        channels::known(&found)
+    }
+
+    fn predicted(&self, read: &Description, plugin: Option<Version>) -> Result<Rings, String> {
+        let asked = decide::Asked::new(&self.job(read)?, read, plugin, None)?;
+        let overlays = asked.drawn(&[])?;
+        let about = if overlays.is_empty() {
+            "There are no rings and trees: the job has one rank.".to_owned()
+        } else {
+            format!("Rings and trees as NCCL {} is predicted to build them.", asked.settings.version)
+        };
+        // The page has the notes of the machine already.
+        let known: BTreeSet<&String> = read.machine.notes.iter().collect();
+        let notes = asked.notes.iter().filter(|it| !known.contains(it)).cloned();
+        Ok(Rings { overlays, about: std::iter::once(about).chain(notes).collect() })
     }
 
     /// The answer about a completed description. `file` is named in errors; `price` is a job file that the layout costs time.
@@ -140,6 +205,12 @@ impl Price<'_> {
         let price = price.map_err(|error| format!("{name}: {error}"))?;
         Ok(price.map(|it| report::Price::with_money(&it, self.per_hour)))
     }
+}
+
+fn decisions(job: &Job) -> Option<Decisions> {
+    let layout = job.layout.as_ref().map(|it| it.value).unwrap_or_default();
+    let seen = machine::seen_by_nccl(&job.machines.first()?.value);
+    Decisions::new(&seen, &job.effective_settings(), &layout).ok()
 }
 
 /// The transport that NCCL takes for a connection inside a machine.

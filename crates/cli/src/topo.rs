@@ -76,7 +76,7 @@ pub(crate) fn read(args: &args::Topo) -> Result<Description, String> {
 }
 
 /// What the flags say about the machine and the job.
-fn asked(args: &args::Topo) -> Asked<'_> {
+pub(crate) fn asked(args: &args::Topo) -> Asked<'_> {
     let shape = if args.tree { Shape::Tree } else { Shape::Ring };
     let selected = args.channel.is_some() || args.tree;
     Asked {

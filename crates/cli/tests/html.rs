@@ -266,7 +266,10 @@ fn times_are_not_more_exact_than_their_lines() {
 
     let page = plumb(["doctor", "cases/healthy-40-nodes", "--format", "html"]).stdout;
     let course = section(&page, "course");
-    assert!(!course.contains("<svg") && course.contains("All 40 ranks came equally far"), "{course}");
+    assert!(
+        !course.contains("Ranks by time or stage") && course.contains("All 40 ranks came equally far"),
+        "{course}"
+    );
 }
 
 #[test]
@@ -330,6 +333,44 @@ fn the_first_cause_is_named_by_what_the_rank_did() {
     // How a communicator ended does not say how the process ended.
     let course = section_of("late-rank", "course");
     assert!(course.contains("destroys its communicator") && !course.contains(">ends<"), "{course}");
+}
+
+/// NCCL's own count of waits is drawn where lines have no times, and inside the setup where they have.
+#[test]
+fn waits_of_the_setup_are_drawn() {
+    let course = section_of("late-rank", "course");
+    assert!(
+        course.contains("ranks waited up to 11 s for others to join; rank 3, node-3 joined last"),
+        "{course}"
+    );
+    assert!(
+        course.contains("by color 1 (2 ranks): ranks waited up to 8.0 s for others to join; rank 1, node-1")
+    );
+    assert_eq!(course.matches(">11 s</text>").count(), 3, "{course}");
+    assert!(!section_of("healthy-2-nodes", "course").contains("Waits in the setup"));
+    let mut log = String::new();
+    for (rank, begins, waited) in [(0, "00.200", 8.05), (1, "08.200", 0.05)] {
+        let head = format!("node-{rank}:1{rank}:1{rank} [0] NCCL INFO");
+        let comm = format!(
+            "ncclCommInitRank comm 0x{rank} rank {rank} nranks 2 cudaDev 0 nvmlDev 0 busId 60 commId 0x25 -"
+        );
+        let total = waited + 4.0;
+        log.push_str(&format!(
+            "[2026-11-15 10:00:{begins}] {head} {comm} Init START\n\
+             [2026-11-15 10:00:08.250] {head} Bootstrap timings total {waited} (create 0.0, send 0.0, recv 0.0, ring 0.0, delay 0.0)\n\
+             [2026-11-15 10:00:10.250] {head} {comm} Init COMPLETE\n\
+             [2026-11-15 10:00:10.250] {head} Init timings - ncclCommInitRank: rank {rank} nranks 2 total {total} (kernels 2.00, \
+             alloc 0.00, bootstrap {waited}, allgathers 0.14, topo 0.03, graphs 0.00, connections 0.08, rest 1.75)\n"
+        ));
+    }
+    let file = folder("html-waits").join("job.log");
+    fs::write(&file, log).expect("a file");
+    let page = plumb(["doctor", &file.display().to_string(), "--format", "html"]).stdout;
+    let course = section(&page, "course");
+    // From the first line of the setup to 2 s before its end.
+    let waits = course.split("rank 0, node-0: waits 8.1 s for others to join</title>").nth(1).expect(course);
+    let waits = waits.split("/>").next().unwrap_or_default();
+    assert!(waits.contains("class=\"waits\" x=\"180.1\"") && waits.contains("width=\"461.5\""), "{waits}");
 }
 
 #[test]

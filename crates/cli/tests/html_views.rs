@@ -233,6 +233,37 @@ fn every_ring_and_both_states_of_a_setting_can_be_chosen() {
     assert!(what_if.contains("Channels, now"), "the tables show the state without the setting");
 }
 
+/// Without `--decide`, too; where NCCL's decisions cannot be told, the page says what is missing.
+#[test]
+fn a_machine_has_the_rings_that_nccl_would_build() {
+    let drawing = |arguments: &[&str]| {
+        let page = run(&[&["topo"], arguments].concat(), "html").stdout;
+        section(&page, "drawing").to_owned()
+    };
+    let p5 = drawing(&["--instance", "p5.48xlarge", "--nodes", "2", "--nccl", "2.27.3"]);
+    assert_eq!(p5.matches("data-layer=").count(), 24);
+    assert!(p5.contains("Rings and trees as NCCL 2.27.3 is predicted to build them."), "{p5}");
+    let seen = drawing(&["cases/p4d-4-pods/rank0.log"]);
+    assert!(seen.contains("Rings and trees as in cases/p4d-4-pods/rank0.log."), "{seen}");
+    let open = drawing(&["cases/h200-topo/topo.txt"]);
+    assert!(open.contains("Rings and trees are not drawn: ") && open.contains("add --gpu MODEL"), "{open}");
+    assert!(drawing(&["cases/h200-topo/topo.txt", "--gpu", "H200"]).contains("There are no rings and trees"));
+    let large = drawing(&["--instance", "p5.48xlarge", "--nodes", "2000"]);
+    assert!(large.contains("the job has 16000 ranks; plumb draws them for up to 4096"), "{large}");
+}
+
+/// Pods on one machine look like machines to NCCL.
+#[test]
+fn nodes_of_a_log_are_not_called_machines() {
+    let log = "cases/p4d-4-pods/rank0.log";
+    let text = plumb(["topo", log]).stdout;
+    assert!(text.contains("would use on 4 nodes, ") && !text.contains("on different machines"), "{text}");
+    assert!(text.contains("they may be pods on fewer machines: --nodes 1 --pods"), "{text}");
+    let said = plumb(["topo", log, "--nodes", "1", "--pods", "4x1"]).stdout;
+    assert!(said.contains("would use on 1 machine, 4 pods") && !said.contains("fewer machines"), "{said}");
+    assert!(plumb(["topo", log, "--nodes", "4"]).stdout.contains("the ranks are on different machines"));
+}
+
 #[test]
 fn runs_are_compared_in_pictures() {
     let page = run(&["compare", "cases/training-2-nodes", "cases/training-2-nodes-1-channel"], "html").stdout;
@@ -242,9 +273,24 @@ fn runs_are_compared_in_pictures() {
     }
     assert!(measured.contains(">325 ms</text>") && measured.contains("x 1.76"), "{measured}");
     assert!(measured.contains("322 ms to 330 ms</title>"), "the spread: {measured}");
-    assert!(section(&page, "steps").contains("40 steps of 321 ms to 850 ms"));
+    let steps = section(&page, "steps");
+    assert!(steps.contains("40 steps of 321 ms to 850 ms"));
+    assert!(
+        steps.contains("tinted: 10th to 90th percentile") && steps.matches("class=\"band s").count() == 2
+    );
     assert!(section(&page, "causes").contains("NCCL_MAX_NCHANNELS"));
     let page = run(&["compare", "cases/bench-2-nodes", "cases/bench-2-nodes-1-channel"], "html").stdout;
-    assert!(!page.contains("tinted"), "nothing is tinted");
+    // What is normal is not known: the tint is the spread.
+    assert!(section(&page, "bandwidth").contains("tinted: lowest to highest sample"));
+    assert_eq!(section(&page, "bandwidth").matches("class=\"band s").count(), 2);
+    let p4d = ["--instance", "p4d.24xlarge"];
+    let page = run(
+        &[&["compare", "cases/bench-2-nodes", "cases/bench-2-nodes-1-channel"], &p4d[..]].concat(),
+        "html",
+    )
+    .stdout;
+    let chart = section(&page, "bandwidth");
+    assert!(chart.contains("tinted: normal; bars: lowest to highest sample"), "{chart}");
+    assert!(chart.contains("class=\"spread s0\"") && chart.contains("class=\"spread s1\""), "{chart}");
     assert!(section(&page, "causes").contains("NCCL_MAX_NCHANNELS"));
 }

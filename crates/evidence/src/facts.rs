@@ -317,6 +317,17 @@ pub struct CommFacts {
     pub connected: Connected,
 }
 
+impl CommFacts {
+    /// How many seconds of the setup the rank waited for others to join, and the line that says so.
+    pub fn waited(&self) -> Option<(f64, &Quote)> {
+        match (self.init_timings.as_ref().filter(|it| it.value.split), &self.bootstrap_timings) {
+            (Some(it), _) => Some((it.value.rest, &it.quote)),
+            (None, Some(it)) => Some((it.value.total, &it.quote)),
+            (None, None) => None,
+        }
+    }
+}
+
 fn keep<T>(slot: &mut Option<Seen<T>>, value: T, quote: impl FnOnce() -> Quote) {
     match slot {
         Some(seen) => seen.count += 1,

@@ -43,6 +43,17 @@ pub struct LayoutFlags {
     pub shared_memory: bool,
 }
 
+impl Job {
+    /// Whether nodes may be pods on fewer machines: NCCL counts a pod with a host name of its own as a node, and a log does not show which
+    /// of them share a machine. A flag or a file with a layout settles it.
+    pub fn nodes_may_share_machines(&self) -> bool {
+        let (Some(layout), Some(machine)) = (&self.layout, self.machines.first()) else { return false };
+        let each = usize::try_from(layout.value.ranks_per_node()).unwrap_or(usize::MAX);
+        let room = machine.value.gpus.len() >= each.saturating_mul(2);
+        matches!(layout.source, Source::Line(_)) && layout.value.nodes > 1 && room
+    }
+}
+
 impl Description {
     /// A machine about which nothing else is known.
     pub fn new(machine: Resolved, source: impl Into<String>) -> Self {
@@ -154,6 +165,9 @@ impl Description {
             .clone()
             .unwrap_or_else(|| Known::new(Layout::whole(&machine.machine.value), Source::Default));
         let nodes = flags.nodes.unwrap_or(layout.value.nodes);
+        if flags.nodes.is_some() {
+            layout.source = Source::Flag("--nodes");
+        }
         if let Some(pods) = flags.pods {
             layout = Known::new(pods, Source::Flag("--pods"));
         }
@@ -223,6 +237,25 @@ mod tests {
         assert!(conflicts(name, Some("p4d.24xlarge")).is_empty());
         assert_eq!(of_text(name, None).unwrap().source, "the catalogue; x.txt names p4d.24xlarge");
         assert!(of_text("instance-type: p4d.48xlarge\n", None).unwrap_err().contains("p4d.24xlarge"));
+    }
+
+    #[test]
+    fn nodes_of_a_log_with_few_gpus_may_be_pods_of_one_machine() {
+        let log = "instance-type: p4d.24xlarge\nh:1:1 [0] NCCL INFO comm 0x1 rank 0 nRanks 4 nNodes 4 localRanks 1 localRank 0 MNNVL 0\n";
+        let few = of_text(log, None).unwrap();
+        let share = |it: &Description, flags: LayoutFlags| it.job(&flags).nodes_may_share_machines();
+        assert!(share(&few, LayoutFlags::default()));
+        // Said by a flag.
+        assert!(!share(&few, LayoutFlags { nodes: Some(4), ..LayoutFlags::default() }));
+        let pods = LayoutFlags { nodes: Some(1), pods: Some(Layout::new(4, 1)), ..LayoutFlags::default() };
+        assert!(!share(&few, pods));
+        // No second node fits beside one with all GPUs.
+        let whole = log.replace("nRanks 4 nNodes 4 localRanks 1", "nRanks 16 nNodes 2 localRanks 8");
+        assert!(!share(&of_text(&whole, None).unwrap(), LayoutFlags::default()));
+        assert!(!share(
+            &Description::of_flag(catalogue::find("p4d.24xlarge").unwrap()),
+            LayoutFlags::default()
+        ));
     }
 
     #[test]

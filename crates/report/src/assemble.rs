@@ -1,6 +1,7 @@
 //! Assembles the answer from the case and its diagnosis.
 
 mod events;
+mod setups;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -214,6 +215,7 @@ fn communicator(case: &Case, it: &evidence::Communicator, options: Options) -> C
         network: members().find_map(|it| it.facts.network.as_ref()).map(|it| it.value.to_string()),
         channels: members().find_map(|it| it.facts.channels.as_ref()).map(|it| it.value.coll),
         setup_seconds: seconds.max_by(f64::total_cmp),
+        setups: setups::of(case, it),
         paths_by_kind: found.by_kind,
         paths_by_nodes: found
             .by_node_pair

@@ -359,6 +359,8 @@ pub struct Communicator {
     pub channels: Option<u32>,
     /// Seconds the slowest setup took.
     pub setup_seconds: Option<f64>,
+    /// The setup of each rank, where NCCL says how long ranks waited for others to join, and one waited long enough to be seen.
+    pub setups: Vec<Setup>,
     /// Pairs of ranks by transport.
     pub paths_by_kind: BTreeMap<String, u32>,
     /// Pairs of ranks by nodes and transport.
@@ -371,6 +373,27 @@ pub struct Communicator {
     pub trees: Vec<TreePlace>,
     /// Whether some connections could belong to another communicator of the same process.
     pub connections_guessed: bool,
+}
+
+/// How long a rank's part of a setup took.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Setup {
+    /// The rank in this communicator.
+    pub rank: u32,
+    /// Its rank in the largest communicator.
+    pub world_rank: Option<u32>,
+    /// Its host.
+    pub host: String,
+    /// In all.
+    pub seconds: Option<f64>,
+    /// Loading its kernels, before it looked for the others.
+    pub kernels_seconds: Option<f64>,
+    /// Waiting for others to join.
+    pub waited_seconds: f64,
+    /// The file.
+    pub file: String,
+    /// The one-based line that says how long it waited.
+    pub line: u64,
 }
 
 /// Paths between two nodes.

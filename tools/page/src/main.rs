@@ -65,8 +65,10 @@ fn guest(here: &Path, target: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
 /// Puts the parts into one file. What is not a script is text: the policy lets one style and one script run, and no connection.
 fn page(ui: &Path, wasm: &[u8]) -> Result<String, Box<dyn Error>> {
     let part = |name: &str| fs::read_to_string(ui.join(name)).map_err(|error| format!("{name}: {error}"));
-    let (style, script, worker) = (part("page.css")?, part("page.js")?, part("worker.js")?);
-    for (name, text) in [("page.css", &style), ("page.js", &script), ("worker.js", &worker)] {
+    let (style, worker) = (part("page.css")?, part("worker.js")?);
+    // Drawings of machines in an answer come to life as in a report.
+    let script = part("../../../crates/report/src/html/devices.js")? + &part("page.js")?;
+    for (name, text) in [("page.css", &style), ("the script", &script), ("worker.js", &worker)] {
         if ["</script", "</style", "<!--"].iter().any(|it| text.contains(it)) {
             return Err(format!("{name}: markup in it would end its element").into());
         }

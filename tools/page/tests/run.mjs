@@ -115,7 +115,20 @@ await test("lint, topo, expect, explain and compare say what the commands say", 
   await same(await answer(page, ask), "expect", "all_reduce", "--instance", "p5.48xlarge", "--nodes", "2", "--measured", "300", "-f", "json");
   await page.click("[data-command=topo]");
   await same(await answer(page, ask), "topo", "--instance", "p5.48xlarge", "--nodes", "2", "-f", "json");
-  for (const id of ["#p-instance", "#p-nodes"]) await page.fill(id, "");
+  // Rings and trees to choose, and the paths of a device under the pointer.
+  const choice = page.locator("#p-answer .layers select");
+  assert.ok((await choice.locator("option").count()) > 4, "rings and trees");
+  const drawn = () => page.locator("#p-answer [data-layer]:not(.off)").evaluateAll((all) => all.map((it) => it.dataset.layer));
+  const before = await drawn();
+  await choice.selectOption({ index: 1 });
+  assert.notDeepEqual(await drawn(), before);
+  await page.locator("#p-answer [data-device=GPU0]").first().hover();
+  assert.match(await page.textContent("#p-answer .paths-of"), /^GPU0: NVL/);
+  await page.fill("#p-what-if", "NCCL_CROSS_NIC=0");
+  const tried = ["topo", "--instance", "p5.48xlarge", "--nodes", "2", "--what-if", "NCCL_CROSS_NIC=0", "-f", "json"];
+  await same(await answer(page, ask), ...tried);
+  assert.match(await page.textContent("#p-answer"), /NCCL_CROSS_NIC=0 changes/);
+  for (const id of ["#p-instance", "#p-nodes", "#p-what-if"]) await page.fill(id, "");
   await page.click("[data-command=compare]");
   const runs = ["efa.log", "eni.log"];
   await page.setInputFiles("#p-files", runs.map((it) => join(cases, "g6e-eni-vs-efa", it)));
@@ -130,6 +143,34 @@ await test("lint, topo, expect, explain and compare say what the commands say", 
   assert.deepEqual(await faults(page), []);
   await page.click("#p-clear");
   await page.click("[data-command=doctor]");
+});
+
+await test("answers name the fields, not the flags of the command", async () => {
+  await page.click("[data-command=topo]");
+  const it = await answer(page, async () => {
+    await page.setInputFiles("#p-files", join(cases, "h200-topo/topo.txt"));
+    await page.click("#p-ask");
+  });
+  assert.match(await page.textContent("#drawing"), /not drawn: .* add the field \u201cGPU\u201d or the field \u201cMachine\u201d/);
+  assert.match(it.html, /add --gpu MODEL or --instance NAME/, "what is saved is the command's");
+  await page.fill("#p-what-if", "NCCL_CROSS_NIC=0");
+  const refused = await answer(page, () => page.click("#p-ask"));
+  assert.match(refused.error, /--gpu MODEL/);
+  assert.match(await page.textContent("#p-notes"), /add the field \u201cGPU\u201d/);
+  assert.doesNotMatch(await page.textContent("#p-notes"), /--/);
+  await page.fill("#p-what-if", "");
+  await page.click("#p-clear");
+  await page.click("[data-command=compare]");
+  for (const name of ["training-2-nodes", "training-1-rank"]) await page.setInputFiles("#p-folder", join(cases, name));
+  await answer(page, () => page.click("#p-ask"));
+  assert.match(await page.textContent("#p-answer"), /the field \u201cJob file\u201d adds it/);
+  await page.click("#p-clear");
+  // A flag of a program in a line of the input is not a field.
+  await page.click("[data-command=doctor]");
+  const log = "host:1:1 [0] NCCL INFO NCCL version 2.21.5+cuda12.4\nRuntimeError: give the type with --instance NAME\n";
+  await answer(page, () => drop(page, [["rank0.log", log]]));
+  assert.match(await page.textContent("#p-answer .quote"), /--instance NAME/);
+  await page.click("#p-clear");
 });
 
 await test("what is hostile stays text", async () => {

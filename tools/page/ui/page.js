@@ -228,7 +228,8 @@
     document.adoptedStyleSheets = [];
     for (const id of ["notes", "actions", "found"]) at(id).hidden = true;
   };
-  const refused = (reason) => {
+  const refused = (why) => {
+    const reason = named(why);
     at("notes").replaceChildren(make("li", reason));
     at("notes").classList.add("p-error");
     at("notes").hidden = false;
@@ -269,6 +270,32 @@
     at("notes").hidden = false;
   });
 
+  // ---- Answers name the flags of the command: here they are fields. Only those of the chosen command are: in a script, `--nodes` is not ours.
+  const fields = () => new Map([...at("fields").querySelectorAll(".p-field")]
+    .filter((it) => it.dataset.for.split(" ").includes(command))
+    .map((it) => [it.querySelector("[name]").name.replaceAll("_", "-"), it.querySelector("label").textContent.split(/[:,]/)[0]]));
+  const named = (text, labels = fields()) =>
+    text.replace(/`?(?:plumb (\w+) )?--([a-z][a-z-]*)(?: [A-Z][A-Z_]*(?:=[A-Z]+)?|(?![\w=-]))`?/g, (all, other, flag) => {
+      const label = labels.get(flag);
+      if (!label) return all;
+      return (other && other !== command ? other + " with " : "") + "the field \u201c" + label + "\u201d";
+    });
+  const translate = (within) => {
+    const labels = fields();
+    const walker = document.createTreeWalker(within, NodeFilter.SHOW_TEXT);
+    const nodes = [];
+    while (walker.nextNode()) nodes.push(walker.currentNode);
+    for (const node of nodes) {
+      // Lines of the input stay as they are.
+      if (!node.data.includes("--") || node.parentElement.closest("pre, .quote, svg")) continue;
+      const text = named(node.data, labels);
+      if (text === node.data) continue;
+      const code = node.parentElement.tagName === "CODE" && !text.includes("--") ? node.parentElement : null;
+      node.data = text;
+      if (code && code.childNodes.length === 1) code.replaceWith(node);
+    }
+  };
+
   // ---- The answer. It is a page of plumb's own, whose parts are adopted; no script of it runs.
   const show = (it) => {
     const answer = at("answer");
@@ -284,13 +311,14 @@
       for (const script of answer.querySelectorAll("script, style")) script.remove();
       root.classList.add("js");
       alive(answer);
+      translate(answer);
     } else {
       const text = make("pre", it.text, "p-plain");
       text.tabIndex = 0;
       answer.replaceChildren(text);
       linked(text);
     }
-    at("notes").replaceChildren(...it.notes.map((note) => make("li", note)));
+    at("notes").replaceChildren(...it.notes.map((note) => make("li", named(note))));
     at("notes").classList.remove("p-error");
     at("notes").hidden = !it.notes.length;
     at("actions").hidden = false;
@@ -323,6 +351,7 @@
       select.addEventListener("change", part);
       part();
     }
+    drawings(answer);
   };
   // In a text answer: the name of a file, perhaps that of a file in it, and a line.
   const linked = (pre) => {

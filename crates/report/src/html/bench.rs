@@ -150,6 +150,7 @@ fn curves(html: &mut Html, bench: &Record, all: &[Row]) {
             name: (*name).to_owned(),
             points: curve(*in_place, &rate),
             interval: Vec::new(),
+            spread: Vec::new(),
         })
         .filter(|it| !it.points.is_empty())
         .collect();
@@ -159,7 +160,12 @@ fn curves(html: &mut Html, bench: &Record, all: &[Row]) {
         .collect();
     if !normal.is_empty() {
         let machine = bench.machine.as_deref().map(clean).unwrap_or_default();
-        rates.push(Series { name: format!("normal on {machine}"), points: Vec::new(), interval: normal });
+        rates.push(Series {
+            name: format!("normal on {machine}"),
+            points: Vec::new(),
+            interval: normal,
+            spread: Vec::new(),
+        });
     }
     let spans = regimes(fit, &rows);
     let what = if bench.ranks > 1 { "bus bandwidth" } else { "bandwidth" };
@@ -192,7 +198,12 @@ fn curves(html: &mut Html, bench: &Record, all: &[Row]) {
             if !points.is_empty() {
                 let interval: Vec<_> = if in_place { Vec::new() } else { scatter.collect() };
                 let band = if interval.is_empty() { "" } else { " with p10 to p99" };
-                times.push(Series { name: format!("{name}: median{band}"), points, interval });
+                times.push(Series {
+                    name: format!("{name}: median{band}"),
+                    points,
+                    interval,
+                    spread: Vec::new(),
+                });
             }
         }
         html.picture(
@@ -351,6 +362,7 @@ impl View for ComparisonPage<'_> {
                     name: name.to_owned(),
                     points: of.iter().map(|it| (real(it.bytes), value(it))).filter(|it| it.1 > 0.0).collect(),
                     interval: Vec::new(),
+                    spread: Vec::new(),
                 };
                 if of.len() > 1 {
                     html.picture(

@@ -152,12 +152,19 @@ fn how(html: &mut Html, compare: &Compare) {
 fn steps(html: &mut Html, compare: &Compare) {
     #[expect(clippy::cast_precision_loss, reason = "a place on an axis")]
     let place = |(number, seconds): &(u64, f64)| (*number as f64, *seconds);
-    let series = |(run, steps): (&String, &Vec<(u64, f64)>)| Series {
-        name: run.clone(),
-        points: steps.iter().map(place).collect(),
-        interval: Vec::new(),
+    let times = compare.figures.iter().find(|it| it.name == "step time");
+    let series = |(at, run): (usize, &String)| {
+        let points: Vec<(f64, f64)> = compare.steps.get(at).into_iter().flatten().map(place).collect();
+        let spread = times.and_then(|it| it.values.get(at)?.as_ref()?.spread);
+        let interval = spread.map(|[low, high]| points.iter().map(|it| (it.0, low, high)).collect());
+        Series { name: run.clone(), points, interval: interval.unwrap_or_default(), spread: Vec::new() }
     };
-    let all: Vec<Series> = compare.runs.iter().zip(&compare.steps).map(series).collect();
+    let all: Vec<Series> = compare.runs.iter().enumerate().map(series).collect();
+    let label = if all.iter().any(|it| !it.interval.is_empty()) {
+        "time of a step; tinted: 10th to 90th percentile"
+    } else {
+        "time of a step"
+    };
     let said = |it: &Series| {
         let times = it.points.iter().map(|it| it.1);
         let [low, high] =
@@ -172,7 +179,7 @@ fn steps(html: &mut Html, compare: &Compare) {
                 title: "Time of a step by its number",
                 about: &said.join(". "),
                 x: Axis { label: "step", scale: Scale::Linear, show: |it| format!("{it:.0}") },
-                y: Axis { label: "time of a step", scale: Scale::Linear, show: |it| amount(it, "s") },
+                y: Axis { label, scale: Scale::Linear, show: |it| amount(it, "s") },
             },
             series: &all,
             spans: &[],
@@ -281,24 +288,39 @@ fn curves(html: &mut Html, compare: &Compare, of: &[Bandwidth]) {
     let Some(first) = of.first() else { return };
     #[expect(clippy::cast_precision_loss, reason = "a place on an axis")]
     let size = |it: &Bandwidth| it.size as f64;
+    let is_known = of.iter().any(|it| it.normal.iter().any(Option::is_some));
+    let spread = |at: usize| -> Vec<(f64, f64, f64)> {
+        let range = |it: &Bandwidth| {
+            let [low, high] = it.values.get(at)?.as_ref()?.spread?;
+            (low > 0.0).then_some((size(it), low, high))
+        };
+        of.iter().filter_map(range).collect()
+    };
+    // Where a tint shows what is normal, samples are bars.
     let series = |(at, run): (usize, &String)| Series {
         name: run.clone(),
+        spread: if is_known { spread(at) } else { Vec::new() },
         points: of
             .iter()
             .filter_map(|it| Some((size(it), it.values.get(at)?.as_ref()?.value)))
             .filter(|it| it.1 > 0.0)
             .collect(),
-        interval: of
-            .iter()
-            .filter_map(|it| Some((size(it), (*it.normal.get(at)?)?)))
-            .map(|(size, [low, high])| (size, low, high))
-            .collect(),
+        interval: if is_known {
+            of.iter()
+                .filter_map(|it| Some((size(it), (*it.normal.get(at)?)?)))
+                .map(|(size, [low, high])| (size, low, high))
+                .collect()
+        } else {
+            spread(at)
+        },
     };
     let all: Vec<Series> = compare.runs.iter().enumerate().map(series).collect();
-    let label = if all.iter().any(|it| !it.interval.is_empty()) {
-        "bus bandwidth, GB/s; tinted: normal"
-    } else {
-        "bus bandwidth, GB/s"
+    let has = |ranges: fn(&Series) -> &Vec<(f64, f64, f64)>| all.iter().any(|it| !ranges(it).is_empty());
+    let label = match (is_known, has(|it| &it.interval), has(|it| &it.spread)) {
+        (true, _, true) => "bus bandwidth, GB/s; tinted: normal; bars: lowest to highest sample",
+        (true, _, false) => "bus bandwidth, GB/s; tinted: normal",
+        (false, true, _) => "bus bandwidth, GB/s; tinted: lowest to highest sample",
+        (false, false, _) => "bus bandwidth, GB/s",
     };
     if all.iter().any(|it| it.points.len() > 1) {
         html.picture(

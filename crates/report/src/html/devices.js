@@ -1,7 +1,7 @@
 // Of drawings of machines: the ring or tree that is chosen, and the paths of a device while it has the pointer or the focus: at the other devices, and in a line above the drawing.
 "use strict";
-(() => {
-  for (const map of document.querySelectorAll(".devices")) {
+const drawings = (within) => {
+  for (const map of within.querySelectorAll(".devices")) {
     // One ring or tree at a time.
     const select = map.querySelector(".layers select");
     const layers = [...map.querySelectorAll("[data-layer]")];
@@ -50,4 +50,4 @@
       it.addEventListener("blur", clear);
     }
   }
-})();
+};

@@ -12,7 +12,7 @@ use super::theme::themed;
 use crate::markup::escaped;
 
 const STYLE: &str = concat!(include_str!("page.css"), include_str!("views.css"));
-const SCRIPT: &str = concat!(include_str!("page.js"), include_str!("devices.js"));
+const SCRIPT: &str = concat!(include_str!("page.js"), include_str!("devices.js"), "drawings(document);\n");
 
 /// How the answer is, for its colour. A word beside it always says the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -24,6 +24,8 @@ pub struct TopoPage<'a> {
     pub topo: &'a Topo,
     /// Rings and trees.
     pub overlays: &'a [TopoOverlay],
+    /// Where they are from, or why there are none.
+    pub about: &'a [String],
 }
 
 impl View for TopoPage<'_> {
@@ -43,6 +45,9 @@ impl View for TopoPage<'_> {
         }
         page.section("drawing", "The machine", |html| {
             drawing(html, topo, self.overlays);
+            for it in self.about {
+                html.line("p", "soft", &clean(it));
+            }
             let facts =
                 [("NVLink", text::nvlink(topo)), ("PCIe", text::pcie(topo)), ("NICs", text::networks(topo))];
             let rows: Vec<(&str, String)> = facts.into_iter().filter_map(|it| Some((it.0, it.1?))).collect();
@@ -293,7 +298,7 @@ fn transports(html: &mut Html, job: &TopoJob) {
     let caption = format!(
         "NCCL {} on {}, pods x GPUs {}",
         clean(&job.nccl),
-        counted(job.nodes as usize, "machine"),
+        counted(job.nodes as usize, if job.nodes_may_share_machines { "node" } else { "machine" }),
         clean(&job.pods)
     );
     let columns = ["between", "transport", "why", "pairs, and one of them"].map(Column::Text);
@@ -331,6 +336,7 @@ fn normal(html: &mut Html, all: &[TopoNormal]) {
             name: format!("{}, expected, with the normal interval", first.collective),
             points: rows.iter().map(|it| (size(it), it.expected)).collect(),
             interval: rows.iter().map(|it| (size(it), it.low, it.high)).collect(),
+            spread: Vec::new(),
         };
         let last = rows.last().unwrap_or(first);
         let about = format!(

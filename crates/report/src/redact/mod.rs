@@ -315,6 +315,7 @@ fn communicator(it: &mut Communicator, see: &mut See<'_>) {
         network,
         channels: _,
         setup_seconds: _,
+        setups,
         paths_by_kind,
         paths_by_nodes,
         paths,
@@ -324,6 +325,10 @@ fn communicator(it: &mut Communicator, see: &mut See<'_>) {
     } = it;
     see(Role::Text, name);
     each([parent, network].into_iter().flatten(), Role::Text, see);
+    for it in setups {
+        see(Role::Host, &mut it.host);
+        see(Role::File, &mut it.file);
+    }
     *paths_by_kind = renamed(paths_by_kind, see, |old, new| old + new);
     for NodePair { from, to, ways } in paths_by_nodes {
         see(Role::Text, from);

@@ -69,6 +69,20 @@ impl Topo {
         if !is_open {
             notes.extend(survey.losses.iter().map(|it| sentence(&it.to_string())));
         }
+        let share = job.nodes_may_share_machines();
+        if share {
+            let (nodes, each) = (layout.nodes as usize, counted(layout.gpus_per_pod as usize, "GPU"));
+            let ranks = layout.ranks();
+            let one = if machine.gpus.len() as u64 >= ranks {
+                format!("--nodes 1 --pods {nodes}x{}", layout.gpus_per_pod)
+            } else {
+                "--nodes N --pods PxG".to_owned()
+            };
+            notes.push(format!(
+                "The log has {nodes} nodes of {each}, and each counts as a machine here. NCCL counts a pod with a host name of its own as a \
+                 node, so they may be pods on fewer machines: {one} says so."
+            ));
+        }
         if let Some(price) = &price {
             notes.push(format!(
                 "Against one pod with these GPUs and NCCL's defaults this layout costs {}.",
@@ -136,8 +150,14 @@ impl Topo {
             job: Some(TopoJob {
                 nccl: version.to_string(),
                 nodes: layout.nodes,
+                nodes_may_share_machines: share,
                 pods: format!("{}x{}", layout.pods_per_node, layout.gpus_per_pod),
-                transports: survey.transports.iter().filter(is_certain).map(transport).collect(),
+                transports: survey
+                    .transports
+                    .iter()
+                    .filter(is_certain)
+                    .map(|it| transport(it, share))
+                    .collect(),
             }),
             normal: normal.iter().map(|it| normal_at(collective, it)).collect(),
             graphs: graphs.iter().filter(|it| it.n_channels > 0).map(|it| graph(machine, it)).collect(),
@@ -430,7 +450,7 @@ fn nic_use(machine: &Machine, it: &nccl::NicUse) -> TopoNicUse {
     }
 }
 
-fn transport(it: &nccl::TransportUse) -> TopoTransport {
+fn transport(it: &nccl::TransportUse, nodes_may_share_machines: bool) -> TopoTransport {
     let rank = |it: u64| u32::try_from(it).unwrap_or(u32::MAX);
     TopoTransport {
         between: it.between,
@@ -440,6 +460,7 @@ fn transport(it: &nccl::TransportUse) -> TopoTransport {
         reason: match it.reason {
             // The intermediate GPU differs from pair to pair.
             Reason::ThroughGpu { .. } => "NVLink connects the GPUs through another GPU".to_owned(),
+            Reason::OtherMachine if nodes_may_share_machines => "the ranks are on different nodes".to_owned(),
             other => other.to_string(),
         },
     }

@@ -177,6 +177,8 @@ pub struct TopoJob {
     pub nccl: String,
     /// Machines.
     pub nodes: u32,
+    /// Whether they are nodes of a log that may be pods on fewer machines.
+    pub nodes_may_share_machines: bool,
     /// `1x8`: pods on each machine, and GPUs in each.
     pub pods: String,
     /// The transports between ranks, grouped by kind and reason.

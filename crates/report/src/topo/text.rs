@@ -195,7 +195,8 @@ impl Page {
         if job.transports.is_empty() {
             return Ok(());
         }
-        let machines = counted(job.nodes as usize, "machine");
+        let what = if job.nodes_may_share_machines { "node" } else { "machine" };
+        let machines = counted(job.nodes as usize, what);
         let each = if job.nodes == 1 { "" } else { " on each" };
         let count = |it: &str| it.parse::<usize>().ok();
         let pods = match job.pods.split_once('x').map(|(pods, gpus)| (count(pods), count(gpus))) {

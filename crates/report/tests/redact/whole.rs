@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use evidence::read_texts;
 use report::{
-    Doctor, Entity, Event, Excerpt, FirstFailure, Input, Moment, NodePair, Options, Rank, Training, redact,
+    Doctor, Entity, Event, Excerpt, FirstFailure, Input, Moment, NodePair, Options, Rank, Setup, Training,
+    redact,
 };
 use rules::EntityKind;
 
@@ -107,6 +108,16 @@ fn full() -> Doctor {
         for edge in it.paths.iter_mut().flatten() {
             line.clone_into(&mut edge.way);
         }
+        it.setups.push(Setup {
+            rank: 0,
+            world_rank: Some(0),
+            host: "hyrule-1.example.org".to_owned(),
+            seconds: Some(9.0),
+            kernels_seconds: Some(1.0),
+            waited_seconds: 8.0,
+            file: "rank-0.log".to_owned(),
+            line: 1,
+        });
     }
     doctor
 }

@@ -86,7 +86,7 @@ prop_compose! {
             name: notes.first().cloned(),
             unknown: notes.clone(),
             notes,
-            job: Some(TopoJob { nccl: "2.27.3".to_owned(), nodes, pods: "2x4".to_owned(), transports }),
+            job: Some(TopoJob { nccl: "2.27.3".to_owned(), nodes, nodes_may_share_machines: nodes > 2, pods: "2x4".to_owned(), transports }),
             normal: normal.into_iter().map(row).collect(),
             sockets,
             nvlinks: links.into_iter().map(nvlink).collect(),

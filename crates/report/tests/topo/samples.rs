@@ -287,6 +287,7 @@ fn job(pods: &str, inside: &str, reason: &str) -> TopoJob {
     TopoJob {
         nccl: "2.27.3".to_owned(),
         nodes: 2,
+        nodes_may_share_machines: false,
         pods: pods.to_owned(),
         transports: vec![
             transport(Between::InsidePod, 56, (0, 1), inside, reason),

@@ -74,16 +74,14 @@ impl Waits<'_> {
 }
 
 fn waits(communicator: &Communicator) -> Option<Waits<'_>> {
-    let mut all = Vec::new();
-    for (rank, member) in &communicator.members {
-        let split = member.facts.init_timings.as_ref().filter(|it| it.value.split);
-        let wait = match (split, &member.facts.bootstrap_timings) {
-            (Some(it), _) => Some((it.value.rest, &it.quote)),
-            (None, Some(it)) => Some((it.value.total, &it.quote)),
-            (None, None) => None,
-        };
-        all.extend(wait.map(|(seconds, quote)| (*rank, seconds, quote)));
-    }
+    let all: Vec<_> = communicator
+        .members
+        .iter()
+        .filter_map(|(rank, member)| {
+            let (seconds, quote) = member.facts.waited()?;
+            Some((*rank, seconds, quote))
+        })
+        .collect();
     (!all.is_empty()).then_some(Waits(all))
 }
 

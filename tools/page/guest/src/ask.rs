@@ -4,13 +4,15 @@ use std::io::{self, Read as _};
 
 use answer::compare::{self, Given};
 use answer::context::{self, Line};
+use answer::decide;
+use answer::topo::Rings;
 use answer::{Files as _, doctor, expect, lint, read, topo};
 use evidence::yaml::Trouble;
 use fabric::Collective;
 use job::{Description, LayoutFlags};
-use report::{Redactor, Style};
-use report::html::TopoPage;
+use report::html::{DecidePage, TopoPage};
 use report::lint::Unread;
+use report::{Redactor, Style};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -234,15 +236,17 @@ fn wired(files: &Dropped<'_>, file: Option<&str>, flags: &Flags) -> Result<Reply
     let asked = topo::Asked {
         instance: flags.instance()?,
         gpu: flags.gpu()?,
+        nic_gbps: flags.nic_gbps()?,
         layout: LayoutFlags { nodes: flags.nodes()?, pods, ..LayoutFlags::default() },
         nccl: flags.nccl()?,
         env: &env,
         collective: flags.collective()?,
         ..topo::Asked::default()
     };
+    let what_if = flags.what_if()?;
+    let mut text = Vec::new();
     let described = match (file, asked.instance) {
         (Some(name), _) => {
-            let mut text = Vec::new();
             let named = |error: io::Error| format!("{name}: {error}");
             let source = files.open(name).and_then(|it| answer::whole(Box::new(it))).map_err(named)?;
             source.take(topo::MOST).read_to_end(&mut text).map_err(named)?;
@@ -253,11 +257,38 @@ fn wired(files: &Dropped<'_>, file: Option<&str>, flags: &Flags) -> Result<Reply
             return Err("give a file that describes a machine, or a machine by its name".to_owned());
         }
     };
-    let topo = asked.answer(asked.complete(described), file, None)?;
+    let described = asked.complete(described);
+    if !what_if.is_empty() {
+        return tried(&asked, described, file, &what_if);
+    }
+    let Rings { overlays, about } = asked.rings(&described, file.map(|it| (it, text.as_slice())), None);
+    let topo = asked.answer(described, file, None)?;
+    let page = TopoPage { topo: &topo, overlays: &overlays, about: &about };
     Ok(Reply {
-        html: written(|out| report::html::write(&TopoPage { topo: &topo, overlays: &[] }, out))?,
+        html: written(|out| report::html::write(&page, out))?,
         json: written(|out| report::topo::json(&topo, out))?,
         text: written(|out| report::topo::text(&topo, style(), out))?,
+        ..Reply::default()
+    })
+}
+
+/// What other settings change.
+fn tried(
+    asked: &topo::Asked<'_>,
+    described: Description,
+    file: Option<&str>,
+    what_if: &[(String, String)],
+) -> Result<Reply, String> {
+    let job = asked.job(&described)?;
+    let decisions = decide::Asked::new(&job, &described, None, file.map(str::to_owned))?;
+    let decide = decisions.answer(decide::Question { rank: 0, what_if, collective: asked.collective })?;
+    let overlays = decisions.drawn(what_if).unwrap_or_default();
+    let topo = asked.answer(described, file, None).ok();
+    let page = DecidePage { decide: &decide, topo: topo.as_ref(), overlays: &overlays };
+    Ok(Reply {
+        html: written(|out| report::html::write(&page, out))?,
+        json: written(|out| report::decide::json(&decide, out))?,
+        text: written(|out| report::decide::what_if_text(&decide, style(), out))?,
         ..Reply::default()
     })
 }

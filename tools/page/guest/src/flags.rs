@@ -18,6 +18,8 @@ pub struct Flags {
     size: String,
     measured: String,
     env: String,
+    what_if: String,
+    nic_gbps: String,
     took: String,
     /// The name of a file that was given.
     job: String,
@@ -89,12 +91,28 @@ impl Flags {
         Some(self.job.as_str()).filter(|it| !it.is_empty())
     }
 
+    pub(crate) fn nic_gbps(&self) -> Given<f64> {
+        given("NIC rate", &self.nic_gbps, |it| {
+            let rate = it.parse().ok().filter(|it: &f64| it.is_finite() && *it > 0.0);
+            rate.ok_or(format!("`{it}` is not a rate in Gbps"))
+        })
+    }
+
     /// Words such as `NCCL_P2P_DISABLE=1`.
     pub(crate) fn env(&self) -> Result<Vec<(String, String)>, String> {
-        let read = |it: &str| match it.split_once('=') {
-            Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-            _ => Err(format!("variables: `{it}` must be NAME=VALUE")),
-        };
-        self.env.split_whitespace().map(read).collect()
+        assignments("variables", &self.env)
     }
+
+    /// Variables to try.
+    pub(crate) fn what_if(&self) -> Result<Vec<(String, String)>, String> {
+        assignments("what if", &self.what_if)
+    }
+}
+
+fn assignments(name: &str, text: &str) -> Result<Vec<(String, String)>, String> {
+    let read = |it: &str| match it.split_once('=') {
+        Some((variable, value)) if !variable.is_empty() => Ok((variable.to_owned(), value.to_owned())),
+        _ => Err(format!("{name}: `{it}` must be NAME=VALUE")),
+    };
+    text.split_whitespace().map(read).collect()
 }

@@ -13,6 +13,8 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
     /// From where to where values are normal: place, low, high.
     pub interval: Vec<(f64, f64, f64)>,
+    /// From where to where single measurements were: place, low, high. Drawn as a bar at each place, so that an interval stays visible.
+    pub spread: Vec<(f64, f64, f64)>,
 }
 
 /// A chart of curves.
@@ -35,8 +37,10 @@ pub fn lines(chart: &Lines<'_>) -> Picture {
     let all = || chart.series.iter();
     let across =
         all().flat_map(|it| it.points.iter().map(|it| it.0).chain(it.interval.iter().map(|it| it.0)));
-    let up = all()
-        .flat_map(|it| it.points.iter().map(|it| it.1).chain(it.interval.iter().flat_map(|it| [it.1, it.2])));
+    let up = all().flat_map(|it| {
+        let ranges = it.interval.iter().chain(&it.spread);
+        it.points.iter().map(|it| it.1).chain(ranges.flat_map(|it| [it.1, it.2]))
+    });
     let (mut canvas, area) = chart.frame.begin(&names, 320.0, across, up);
     for (from, to, _) in chart.spans.iter().step_by(2) {
         let (from, to) = (area.x(*from), area.x(*to));
@@ -51,6 +55,12 @@ pub fn lines(chart: &Lines<'_>) -> Picture {
     let dense = |it: &Series| it.points.len() > 100;
     for (at, series) in chart.series.iter().enumerate() {
         canvas.path(&area.path(series.points.iter().copied()), &format!("line {}", colour(at)));
+        for (place, low, high) in &series.spread {
+            let (x, low, high) = (area.x(*place), area.y(*low), area.y(*high));
+            let cap = |y: f64| format!("M{:.1} {y:.1}H{:.1}", x - 4.0, x + 4.0);
+            let bar = format!("M{x:.1} {low:.1}V{high:.1}{}{}", cap(low), cap(high));
+            canvas.path(&bar, &format!("spread {}", colour(at)));
+        }
         for it in series.points.iter().filter(|_| !dense(series)) {
             let name = format!("{}: {} at {}", series.name, y(it.1), x(it.0));
             canvas.named(&name, |canvas| {
@@ -101,6 +111,7 @@ mod tests {
             name: "a".to_owned(),
             points: vec![(1.0, 2.0), (2.0, 2.0), (3.0, 2.0), (4.0, 2.0)],
             interval: vec![(1.0, 1.0, 3.0), (3.0, 1.0, 3.0), (4.0, 1.0, 3.0)],
+            spread: Vec::new(),
         };
         let frame = Frame { title: "t", about: "a", x: AXIS, y: AXIS };
         let text = lines(&Lines { frame, series: &[series], spans: &[] }).inline("id");
@@ -115,6 +126,7 @@ mod tests {
             name: hostile.to_owned(),
             points: vec![(1.0, 2.0), (4.0, 3.0)],
             interval: vec![(1.0, 1.0, 3.0), (4.0, 2.0, 4.0)],
+            spread: vec![(1.0, 1.5, 2.5)],
         };
         let axis = Axis { label: hostile, scale: Scale::Octaves, show: |it| it.to_string() };
         let chart = Lines {

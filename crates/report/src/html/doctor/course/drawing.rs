@@ -8,12 +8,12 @@ use crate::text::counted;
 use crate::topo::svg::canvas::{Canvas, Rect, fitting, length};
 use crate::{Doctor, Event, Moment};
 
-const STYLE: &str = include_str!("course.css");
-const LEFT: f64 = 176.0;
-const WIDTH: f64 = 900.0;
+pub(super) const STYLE: &str = include_str!("course.css");
+pub(super) const LEFT: f64 = 176.0;
+pub(super) const WIDTH: f64 = 900.0;
 /// Of the lanes.
-const RIGHT: f64 = WIDTH - 16.0;
-const ROW: f64 = 22.0;
+pub(super) const RIGHT: f64 = WIDTH - 16.0;
+pub(super) const ROW: f64 = 22.0;
 /// The columns where the lines have no times.
 const STAGES: [(Moment, &str); 6] = [
     (Moment::SetupBegins, "setup begins"),
@@ -150,6 +150,18 @@ fn by_time(lanes: &[Lane], timed: &[Vec<(Instant, &Event)>], canvas: &mut Canvas
                 }
             });
         }
+        // The line about the wait says how long it was; the line that completes the setup says when it ended.
+        let complete = events.iter().find(|it| it.1.what == Moment::SetupComplete).map(|it| it.0.to - low);
+        let begins = events.iter().find(|it| it.1.what == Moment::SetupBegins).map(|it| it.0.from - low);
+        if let (Some(span), Some(complete), Some(begins)) = (&lane.waited, complete, begins) {
+            let joined = complete - span.complete;
+            let (from, to) = (place((joined + span.waits).max(begins)), place(joined));
+            if to > from + 1.0 {
+                let words = format!("{}: waits {:.1} s for others to join", lane.name(), -span.waits);
+                let bar = Rect { x: from, y: y + 3.0, width: to - from, height: ROW - 9.0 };
+                canvas.named(&words, |canvas| canvas.rect(bar, 2.0, "waits"));
+            }
+        }
         if let Some(cause) = lane.cause() {
             let last = events.last().map_or(0.0, |it| it.0.to - low);
             let room = place(last) + 16.0 + length(cause) < RIGHT;
@@ -162,14 +174,14 @@ fn by_time(lanes: &[Lane], timed: &[Vec<(Instant, &Event)>], canvas: &mut Canvas
 }
 
 /// Seconds from one tick to the next, of which there are ten at most.
-fn tick(span: f64) -> f64 {
+pub(super) fn tick(span: f64) -> f64 {
     const STEPS: [f64; 16] =
         [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0, 1800.0, 3600.0];
     STEPS.into_iter().find(|it| span <= it * 8.0).unwrap_or_else(|| (span / 8.0 / 3600.0).ceil() * 3600.0)
 }
 
 /// A time since the first, in the unit of the ticks.
-fn label(seconds: f64, step: f64) -> String {
+pub(super) fn label(seconds: f64, step: f64) -> String {
     match step {
         it if it < 0.1 => format!("{seconds:.2} s"),
         it if it < 1.0 => format!("{seconds:.1} s"),

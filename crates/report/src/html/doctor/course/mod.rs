@@ -2,6 +2,7 @@
 
 mod drawing;
 mod instant;
+mod waits;
 
 use std::collections::BTreeSet;
 
@@ -15,6 +16,7 @@ use crate::html::parts::{self, Cell, Column};
 use crate::html::{Html, Tone};
 use crate::text::counted;
 use crate::{Doctor, Event, Moment, Rank};
+use waits::Span;
 
 /// Ranks that are drawn: those in trouble first.
 const RANKS: usize = 32;
@@ -30,6 +32,8 @@ struct Lane {
     events: Vec<Event>,
     /// What it did, if it is the first cause.
     first: Option<FailureKind>,
+    /// How long it waited in the setup, by NCCL's count.
+    waited: Option<Span>,
 }
 
 impl Lane {
@@ -71,6 +75,7 @@ pub(super) fn course(doctor: &Doctor, troubles: &Troubles<'_>, lines: &Lines<'_>
     for it in notes(doctor, &shown, all) {
         html.line("p", "soft", &it);
     }
+    waits::waits(doctor, lines, html);
     let rows: Vec<Vec<Cell>> =
         shown.iter().flat_map(|lane| lane.events.iter().map(|it| row(lane, it, lines))).collect();
     parts::more(html, &format!("{} as a table", counted(rows.len(), "event")), |html| {
@@ -107,6 +112,7 @@ fn lanes(doctor: &Doctor, troubles: &Troubles<'_>) -> (Vec<Lane>, usize) {
                 Some(Trouble::First(kind)) => Some(kind),
                 _ => None,
             },
+            waited: waits::of_rank(doctor, it.rank),
         })
         .collect();
     let mut all = ranks.len();
@@ -122,7 +128,10 @@ fn lanes(doctor: &Doctor, troubles: &Troubles<'_>) -> (Vec<Lane>, usize) {
         }
         (None, event) if failure.rank.is_some() || failure.host.is_some() => {
             let (host, first) = (failure.host.clone().unwrap_or_default(), Some(failure.kind));
-            lanes.insert(0, Lane { rank: failure.rank, host, events: event.into_iter().collect(), first });
+            lanes.insert(
+                0,
+                Lane { rank: failure.rank, host, events: event.into_iter().collect(), first, waited: None },
+            );
             all += 1;
         }
         _ => {}
