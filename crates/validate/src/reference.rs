@@ -1,6 +1,6 @@
 //! What is normal in this fleet.
 
-use crate::chance::as_f64;
+use crate::chance::{above, as_f64};
 
 /// What most measurements reach, and how far they scatter.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,6 +24,8 @@ const SIGMAS: f64 = 3.0;
 /// A measurement clears if it is this many standard deviations above what is slow, but not nearer to what is normal than `CLEAR`.
 const ABOVE_SLOW: f64 = 1.0;
 const CLEAR: f64 = 0.03;
+/// How far healthy machines may lie below what is normal.
+const HEALTHY: f64 = 0.02;
 /// No fleet is so quiet that a smaller spread should be believed from few measurements.
 const LEAST_SPREAD: f64 = 0.005;
 const MOST_SPREAD: f64 = 0.15;
@@ -67,6 +69,11 @@ impl Reference {
     /// Whether a measurement is slow; one that failed is.
     pub fn is_slow(&self, rate: Option<f64>) -> bool {
         rate.is_none_or(|it| it < self.slow_below)
+    }
+
+    /// How often a healthy machine is slow because measurements scatter: one at the lower end of what healthy machines reach.
+    pub(crate) fn slow_by_scatter(&self) -> f64 {
+        above((LOSS - HEALTHY) / self.spread)
     }
 
     /// Whether a measurement clears its machines.

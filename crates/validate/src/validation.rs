@@ -2,6 +2,7 @@
 
 use fabric::units::GigabytesPerSecond;
 
+use crate::chance::as_f64;
 use crate::fleet::{Fleet, Host, Pair};
 use crate::judge::{Class, Culprit, Finding, Question, Split};
 use crate::measured::{CLOSE, Measured, Repeated};
@@ -29,6 +30,8 @@ pub struct Validation {
     search: Search,
     scaled: Vec<Measured>,
     local: Option<Vec<Option<f64>>>,
+    /// All that each machine reached by itself.
+    local_rates: Vec<Vec<f64>>,
     local_findings: Vec<Finding>,
     local_again: usize,
     smoke: Measured,
@@ -45,12 +48,14 @@ pub struct Validation {
 impl Validation {
     /// Before the first launch.
     pub fn new(fleet: Fleet, expected: Expected, limits: Limits) -> Self {
+        let machines = fleet.len();
         Self {
             expected,
             scope: Scope::default(),
             search: Search::new(fleet, limits),
             scaled: Vec::new(),
             local: None,
+            local_rates: vec![Vec::new(); machines],
             local_findings: Vec::new(),
             local_again: 0,
             smoke: Measured::Not,
@@ -136,9 +141,10 @@ impl Validation {
         let slow: Vec<Host> = fleet.hosts().filter(|it| !self.fit().contains(it)).collect();
         let reached =
             |it: &Host| self.local.as_ref().is_some_and(|all| all.get(it.0).copied().flatten().is_some());
-        let again: Vec<Host> = match self.local_again {
-            0 => slow,
-            1 => slow.into_iter().filter(reached).collect(),
+        // Machines run at the same time: with everybody it takes no longer, and shows how far each scatters by itself.
+        let again: Vec<Host> = match (self.local_again, slow.iter().any(reached)) {
+            (0 | 1, true) => fleet.hosts().collect(),
+            (0, false) => slow,
             _ => Vec::new(),
         };
         if !again.is_empty() {
@@ -321,8 +327,13 @@ impl Validation {
         }
     }
 
-    /// Machines by themselves; those that fail a second time, the slow ones a third, and the best counts.
+    /// Machines by themselves; where one fails a second time, where one is slow a third, and the best counts.
     fn alone(&mut self, hosts: &[Host], rates: Vec<Option<f64>>) {
+        for (host, rate) in hosts.iter().zip(&rates) {
+            if let Some(known) = self.local_rates.get_mut(host.0) {
+                known.extend(rate);
+            }
+        }
         match &mut self.local {
             None => self.local = Some(rates),
             Some(known) => {
@@ -338,7 +349,7 @@ impl Validation {
         }
         let all: Vec<Host> = self.search.fleet().hosts().collect();
         let rates = self.local.as_deref().unwrap_or_default();
-        self.local_findings = local(&all, rates, self.expected.local);
+        self.local_findings = local(&all, rates, self.expected.local, scatter(&self.local_rates));
         if !self.scope.compare_local {
             let least = self.expected.local;
             self.local_findings.retain(|it| match it.culprit {
@@ -521,13 +532,28 @@ fn hosts_of(fleet: &Fleet, culprit: Culprit) -> Vec<Host> {
     }
 }
 
-/// Machines that are slow by themselves.
+/// How far measurements of one machine by itself lie apart: their standard deviation, as a part of what it reaches. None where nothing
+/// was measured twice.
+fn scatter(rates: &[Vec<f64>]) -> Option<f64> {
+    let (mut squares, mut of) = (0.0, 0);
+    for own in rates.iter().filter(|it| it.len() > 1) {
+        let mean = own.iter().sum::<f64>() / as_f64(own.len());
+        squares += own.iter().map(|it| (it / mean - 1.0).powi(2)).sum::<f64>();
+        of += own.len() - 1;
+    }
+    (of > 0).then(|| (squares / as_f64(of)).sqrt())
+}
+
+/// Machines that are slow by themselves. `scatter`: how far measurements of one machine lie apart, where that is known.
 pub(crate) fn local(
     hosts: &[Host],
     rates: &[Option<f64>],
     least: Option<GigabytesPerSecond>,
+    scatter: Option<f64>,
 ) -> Vec<Finding> {
-    let reference = Reference::of(rates.iter().copied().flatten());
+    // What few machines reach may lie close together by luck.
+    let reference = Reference::of(rates.iter().copied().flatten())
+        .map(|it| Reference { spread: it.spread.max(scatter.unwrap_or(0.0)), ..it });
     let slow = |rate: Option<f64>| {
         let below = rate.is_none_or(|rate| least.is_some_and(|least| rate < least.0));
         below || reference.is_some_and(|it| it.is_far(rate, rates.len()))
