@@ -33,7 +33,7 @@ fn next(state: &mut u64) -> f64 {
     ((*state >> 33) as f64) / f64::from(1_u32 << 31)
 }
 
-const KINDS: [&str; 26] = [
+const KINDS: [&str; 27] = [
     "quiet, healthy",
     "quiet, one slow of 100",
     "quiet, one slow",
@@ -41,6 +41,7 @@ const KINDS: [&str; 26] = [
     "quiet, two slow in one pair",
     "quiet, up to 10 % fail",
     "quiet, one NIC",
+    "quiet, one NIC at half rate",
     "quiet, one link of 8 to 16",
     "quiet, one link of 17 to 100",
     "quiet, one loses packets",
@@ -127,10 +128,10 @@ fn fleet(kind: &str, number: u64) -> (Spec, Vec<Culprit>) {
             spec.dead = some(&mut state, many);
             bad.extend(spec.dead.iter().copied().map(Culprit::Host));
         }
-        "one NIC" => {
+        "one NIC" | "one NIC at half rate" => {
             let it = host(&mut state);
             let nic = (next(&mut state) * 8.0) as usize;
-            spec.nic.push((it, nic, 0.0));
+            spec.nic.push((it, nic, if fault == "one NIC" { 0.0 } else { 0.5 }));
             bad.push(Culprit::Nic(it, nic));
         }
         "one loses packets" => {

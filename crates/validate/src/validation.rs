@@ -181,7 +181,8 @@ impl Validation {
             return Some(Step::Pairs(pairs));
         }
         let low = self.is_low();
-        if !low && self.local_findings.is_empty() {
+        let uneven = !self.uneven().is_empty();
+        if !low && !uneven && self.local_findings.is_empty() {
             return None;
         }
         // Two machines are one pair, which tells nothing about either of them, however often it is measured.
@@ -190,7 +191,7 @@ impl Validation {
             return Some(Step::Pairs(pairs));
         }
         let suspects = self.suspects();
-        if low && self.scope.nics && !suspects.is_empty() {
+        if (low || uneven) && self.scope.nics && !suspects.is_empty() {
             return Some(Step::Nics(suspects));
         }
         let rest = self.rest();
@@ -238,9 +239,9 @@ impl Validation {
         let every = (fit.len() + odd).saturating_sub(1);
         let rounds = match (self.scope.links, self.expected.all) {
             (true, _) => every,
-            // With an odd number one machine sits out.
-            (false, None) => (1 + odd).min(every),
-            (false, Some(_)) => 0,
+            // With an odd number one machine sits out. All together may be fast enough with a NIC that is slow.
+            (false, expected) if expected.is_none() || self.scope.nics => (1 + odd).min(every),
+            (false, _) => 0,
         };
         let round = self.search.rounds();
         (round < rounds).then(|| tournament(&fit, round, self.search.limits().seed))
@@ -254,7 +255,52 @@ impl Validation {
         if self.wavers() && self.all_launches.is_decided() && self.search.rounds() < FULL {
             return self.search.rounds() == 0 || !self.is_noisy();
         }
+        if self.is_enough_for_noise() {
+            return false;
+        }
         self.differs()
+    }
+
+    /// Whether all together reach what is expected, three times, while pairs scatter: what a single round of them shows is chance.
+    fn is_enough_for_noise(&self) -> bool {
+        let failed = || self.search.samples().iter().any(|it| it.rate.is_none());
+        let sure = self.expected.all.is_some() && self.all_launches.is_decided() && self.enough(self.all);
+        sure && !self.wavers() && self.search.rounds() < FULL && self.is_noisy() && !failed()
+    }
+
+    /// Machines in a quiet fleet that reach less with another than scatter explains, and too much for the machine to be called slow: one
+    /// of several NICs may be.
+    fn uneven(&self) -> Vec<Finding> {
+        if !self.scope.nics || self.is_noisy() {
+            return Vec::new();
+        }
+        let judgement = self.search.judgement();
+        let Some(reference) = judgement.reference else { return Vec::new() };
+        let samples = self.search.samples();
+        let accused: Vec<Host> =
+            judgement.findings.iter().flat_map(|it| hosts_of(self.search.fleet(), it.culprit)).collect();
+        let suspect = |host: Host| {
+            let own: Vec<f64> = samples
+                .iter()
+                .filter(|it| it.pair.has(host) && !accused.contains(&it.pair.other(host)))
+                .filter_map(|it| it.rate)
+                .map(|it| it.0)
+                .collect();
+            // One that was even clears it.
+            let highest = own.iter().copied().reduce(f64::max)?;
+            reference.is_uneven(highest).then(|| Finding {
+                class: Class::Node,
+                culprit: Culprit::Host(host),
+                share: reference.share(highest),
+                slow: own.len(),
+                of: own.len(),
+                partners: own.len(),
+                failed: 0,
+                chance: 0.0,
+                loss: None,
+            })
+        };
+        self.search.fleet().hosts().filter(|it| !accused.contains(it)).filter_map(suspect).collect()
     }
 
     /// Whether pairs scatter so much that a launch is slow by chance: a machine that is slow at times does not show then.
@@ -371,7 +417,16 @@ impl Validation {
     pub fn findings(&self) -> Vec<Finding> {
         let mut findings = self.local_findings.clone();
         let mut found = self.search.judgement().findings;
+        let uneven: Vec<Finding> = self
+            .uneven()
+            .into_iter()
+            .filter(|it| self.nics.iter().any(|nic| it.culprit == Culprit::Host(nic.host)))
+            .collect();
+        let suspected: Vec<Culprit> = uneven.iter().map(|it| it.culprit).collect();
+        found.extend(uneven);
         nics::blame(&mut found, &self.nics);
+        // Without a NIC that is slow they are healthy machines that reach a little less.
+        found.retain(|it| !suspected.contains(&it.culprit));
         let known: Vec<Culprit> = findings.iter().map(|it| it.culprit).collect();
         findings.extend(found.into_iter().filter(|it| !known.contains(&it.culprit)));
         findings
@@ -470,8 +525,9 @@ impl Validation {
             let nic = |it: &Finding| matches!(it.culprit, Culprit::Nic(of, _) if of == host);
             times(host) == 1 && named.iter().any(nic)
         };
-        let accused: Vec<Host> = judgement
-            .findings
+        let uneven = self.uneven();
+        let all: Vec<&Finding> = judgement.findings.iter().chain(&uneven).collect();
+        let accused: Vec<Host> = all
             .iter()
             .filter_map(|it| match it.culprit {
                 // Lost packets do not show in the rate of a NIC.
@@ -481,7 +537,7 @@ impl Validation {
             .filter(|it| times(*it) == 0 || again(*it))
             .collect();
         let everybody: Vec<Host> =
-            judgement.findings.iter().flat_map(|it| hosts_of(self.search.fleet(), it.culprit)).collect();
+            all.iter().flat_map(|it| hosts_of(self.search.fleet(), it.culprit)).collect();
         let mut normal = judgement.cleared.into_iter().filter(|it| !everybody.contains(it));
         let (Some(one), Some(other)) = (normal.next(), normal.next()) else { return Vec::new() };
         // Two normal ones beside them, to know what a NIC reaches.
