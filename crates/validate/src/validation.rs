@@ -240,7 +240,9 @@ impl Validation {
         let rounds = match (self.scope.links, self.expected.all) {
             (true, _) => every,
             // With an odd number one machine sits out. All together may be fast enough with a NIC that is slow.
-            (false, expected) if expected.is_none() || self.scope.nics => (1 + odd).min(every),
+            (false, expected) if expected.is_none() || self.scope.nics && self.enough(self.all) => {
+                (1 + odd).min(every)
+            }
             (false, _) => 0,
         };
         let round = self.search.rounds();
@@ -263,9 +265,13 @@ impl Validation {
 
     /// Whether all together reach what is expected, three times, while pairs scatter: what a single round of them shows is chance.
     fn is_enough_for_noise(&self) -> bool {
-        let failed = || self.search.samples().iter().any(|it| it.rate.is_none());
+        let samples = self.search.samples();
+        let failed = samples.iter().any(|it| it.rate.is_none());
         let sure = self.expected.all.is_some() && self.all_launches.is_decided() && self.enough(self.all);
-        sure && !self.wavers() && self.search.rounds() < FULL && self.is_noisy() && !failed()
+        // Few pairs lie close together by luck.
+        let few = 1.0 + 2.0 / as_f64(samples.len().max(1)).sqrt();
+        let scatters = self.search.judgement().reference.is_some_and(|it| it.spread * few > QUIET);
+        sure && !self.wavers() && self.search.rounds() < FULL && scatters && !failed
     }
 
     /// Machines in a quiet fleet that reach less with another than scatter explains, and too much for the machine to be called slow: one
