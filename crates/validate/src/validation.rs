@@ -268,16 +268,19 @@ impl Validation {
         let samples = self.search.samples();
         let failed = samples.iter().any(|it| it.rate.is_none());
         let sure = self.expected.all.is_some() && self.all_launches.is_decided() && self.enough(self.all);
-        // Few pairs lie close together by luck.
-        let few = 1.0 + 2.0 / as_f64(samples.len().max(1)).sqrt();
-        let scatters = self.search.judgement().reference.is_some_and(|it| it.spread * few > QUIET);
-        sure && !self.wavers() && self.search.rounds() < FULL && scatters && !failed
+        sure && !self.wavers() && self.search.rounds() < FULL && !self.is_quiet() && !failed
+    }
+
+    /// Whether pairs scatter so little that a small difference tells. Few of them lie close together by luck.
+    fn is_quiet(&self) -> bool {
+        let few = 1.0 + 2.0 / as_f64(self.search.samples().len().max(1)).sqrt();
+        self.search.judgement().reference.is_some_and(|it| it.spread * few <= QUIET)
     }
 
     /// Machines in a quiet fleet that reach less with another than scatter explains, and too much for the machine to be called slow: one
     /// of several NICs may be.
     fn uneven(&self) -> Vec<Finding> {
-        if !self.scope.nics || self.is_noisy() {
+        if !self.scope.nics || !self.is_quiet() {
             return Vec::new();
         }
         let judgement = self.search.judgement();
