@@ -136,7 +136,10 @@ impl<'a> Drive<'a> {
         };
         let results = Some(self.journal.path().display().to_string());
         let unmeasured = node::unmeasured(&self.run);
-        let validate = Validate::live(&self.run, &Beside { nodes, unmeasured, ended, results });
+        let validate = Validate::live(
+            &self.run,
+            &Beside { nodes, unmeasured, gpus: node::gpus(&self.run), ended, results },
+        );
         self.keep(&validate).map_err(|error| format!("{}: {error}", self.journal.path().display()))?;
         Ok(validate)
     }
