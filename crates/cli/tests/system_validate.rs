@@ -113,6 +113,9 @@ fn a_healthy_fleet_is_go_and_its_results_say_the_same_again() {
         );
     }
     assert_eq!(said.json["stages"][7]["verdict"], "does not apply");
+    let text = said.json["text"].as_str().unwrap();
+    assert!(text.starts_with("GO for host memory over TCP: all 16 machines together reach "), "{text}");
+    assert!(text.ends_with("; GPUs were not measured"), "{text}");
     assert!(
         said.json["next"]["command"].as_str().unwrap().starts_with("torchrun --nnodes=16 "),
         "{:#}",
@@ -300,6 +303,9 @@ fn a_dry_run_shows_commands_and_starts_nothing() {
         "# 4 all",
         "# 5 pairs",
         "n4  ssh ",
+        "-O check -- n4",
+        "    runs PLUMB_RANK=",
+        "-o 'ControlMaster=yes' ",
         "PLUMB_TOKEN=TOKEN",
     ] {
         assert!(text.contains(part), "{part}: {text}");

@@ -132,16 +132,17 @@ pub enum ObstacleKind {
     Other,
 }
 
-/// A command as a person would type it on this machine.
-///
-/// It starts the same program with the same variables and arguments. What plumb adds is not shown: it ends the task when
-/// the connection ends, and frames its output. Tokens are replaced by `TOKEN`.
+/// A command that is started on this machine, or by a process of the launcher on its own, and what it runs there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shown {
-    /// Where the program will run.
+    /// Where the task runs.
     pub host: Host,
-    /// One line for a POSIX shell.
+    /// The words that are started, as one line for a POSIX shell. Their shell reads its script from standard input: that sets variables,
+    /// frames the output and ends the task when the connection ends.
     pub command: String,
+    /// What the script runs, as one line for a POSIX shell on that host, with the token of a job replaced by `TOKEN`. None where the
+    /// command itself says all.
+    pub task: Option<String>,
 }
 
 /// What [`Way::place`](crate::Way::place) found on a host.

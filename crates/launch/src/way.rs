@@ -38,6 +38,9 @@ pub trait Way {
     /// once.
     fn place(&mut self, hosts: &[Host], stop: &Stop, each: &mut dyn FnMut(&Placed)) -> Result<(), Error>;
 
+    /// Every command that [`place`](Self::place) would start where no connection of the user's can be shared.
+    fn shown_placing(&mut self, hosts: &[Host]) -> Vec<Shown>;
+
     /// Every command that [`run`](Self::run) would start, in the order of the tasks.
     fn shown(&self, request: &Request) -> Vec<Shown>;
 

@@ -5,8 +5,8 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt as _;
 use std::time::{Duration, Instant};
 
-use launch::{Ended, Here, Host, How, ObstacleKind, Program, Request, Stop, Task, Way as _};
-use testbed::until;
+use launch::{Client, Ended, Here, Host, How, ObstacleKind, Program, Request, Ssh, Stop, Task, Way as _};
+use testbed::{Folder, until};
 
 fn sh(script: &str) -> Task {
     Task {
@@ -150,7 +150,82 @@ fn what_is_shown_can_be_pasted() {
     task.variables = vec![("A".to_owned(), "it's".into()), ("PLUMB_TOKEN".to_owned(), "secret".into())];
     let request = Request::new("shown", vec![task], Duration::from_secs(60));
     let shown = Here::with("/bin/true").shown(&request);
-    assert!(!shown[0].command.contains("secret"), "{}", shown[0].command);
-    let output = testbed::output(testbed::program("sh").args(["-c", &shown[0].command]));
+    assert!(
+        !shown[0].task.as_deref().expect("a task").contains("secret"),
+        "{}",
+        shown[0].task.as_deref().expect("a task")
+    );
+    let output =
+        testbed::output(testbed::program("sh").args(["-c", shown[0].task.as_deref().expect("a task")]));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "it's two words\n");
+}
+
+/// A client that hangs, as one does whose host answers and says nothing.
+fn hanging(folder: &Folder) -> Client {
+    use std::os::unix::fs::PermissionsExt as _;
+    let program = folder.file("ssh");
+    fs::write(&program, "#!/bin/sh\ncase \"$*\" in *'-O check'*) exit 1;; esac\nexec sleep 100\n")
+        .expect("a script");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    Client {
+        program: program.into(),
+        most: Some(Duration::from_secs(2)),
+        plumb: Some("/bin/true".into()),
+        ..Client::ssh()
+    }
+}
+
+#[test]
+fn a_login_that_hangs_ends_when_it_may_take_no_longer() {
+    let folder = Folder::new("hangs");
+    let mut way = Ssh::new(hanging(&folder)).expect("a way");
+    let (began, mut kinds) = (Instant::now(), Vec::new());
+    let host = Host::parse("h1").expect("a host");
+    way.place(&[host], &Stop::new(), &mut |it| kinds.push(it.outcome.as_ref().err().map(|it| it.kind)))
+        .expect("hosts are asked");
+    assert_eq!(kinds, [Some(ObstacleKind::NoAnswer)]);
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+}
+
+/// What is shown before a run is what the client is started with.
+#[test]
+fn the_commands_that_are_shown_are_those_that_are_started() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = Folder::new("shown");
+    let program = folder.file("ssh");
+    let log = folder.file("log");
+    // It writes its words, one per line, and runs the last here.
+    let text = format!(
+        "#!/bin/sh\nprintf '%s\\n' \"$0\" \"$@\" >>{0}\necho >>{0}\ncase \"$*\" in *'-O check'*) exit 1;; esac\nfor it; do :; done\nexec sh -c \"$it\"\n",
+        log.display()
+    );
+    fs::write(&program, text).expect("a script");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let client = Client {
+        program: program.into(),
+        plumb: Some("/bin/true".into()),
+        arguments: vec!["-F".into(), "a b".into()],
+        ..Client::ssh()
+    };
+    let mut way = Ssh::new(client).expect("a way");
+    let hosts = [Host::parse("user@h1:2222").expect("a host")];
+    let request =
+        Request::new("one", vec![Task { host: hosts[0].clone(), ..sh("exit 0") }], Duration::from_secs(60));
+    let mut shown = way.shown_placing(&hosts);
+    shown.extend(way.shown(&request));
+    way.place(&hosts, &Stop::new(), &mut |it| assert!(it.outcome.is_ok(), "{it:?}")).expect("a place");
+    way.run(&request, &Stop::new(), &mut |it| assert!(it.succeeded(), "{it:?}")).expect("a run");
+    let started = fs::read_to_string(&log).expect("a log");
+    let started: Vec<Vec<&str>> = started.trim_end().split("\n\n").map(|it| it.lines().collect()).collect();
+    let shown: Vec<Vec<String>> = shown
+        .iter()
+        .map(|it| {
+            // As a shell reads it, without what follows: the task that is sent through the connection.
+            let line = it.command.split(" <<").next().unwrap_or_default();
+            let words =
+                testbed::output(testbed::program("sh").arg("-c").arg(format!("printf '%s\\n' {line}")));
+            String::from_utf8_lossy(&words.stdout).lines().map(str::to_owned).collect()
+        })
+        .collect();
+    assert_eq!(shown, started);
 }

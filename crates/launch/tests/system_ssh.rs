@@ -37,6 +37,7 @@ impl Bed {
             program: client.into_os_string(),
             arguments: vec!["-F".into(), settings.into()],
             patience: Duration::from_secs(8),
+            most: None,
             parallel: 8,
             plumb: Some(small_plumb(folder.file("plumb"), "0.0.1")),
         };
@@ -304,8 +305,11 @@ fn many_hosts() {
     let mut task = Task::plumb(all[0].clone(), ["printf %s \"$ODD\" \"it's\""]);
     task.variables.push(("ODD".to_owned(), "a'b $x ".into()));
     let shown = way.shown(&Request::new("shown", vec![task], Duration::from_secs(9)));
-    let pasted = testbed::output(testbed::program("sh").args(["-c", &shown[0].command]));
-    assert_eq!(String::from_utf8_lossy(&pasted.stdout), "a'b $x it's", "{} {pasted:?}", shown[0].command);
+    // What runs there can be pasted into a shell there.
+    let line = shown[0].task.as_deref().expect("a task");
+    let pasted =
+        testbed::output(testbed::program(&bed.options.program).args(["-F", &settings, "node001", line]));
+    assert_eq!(String::from_utf8_lossy(&pasted.stdout), "a'b $x it's", "{line} {pasted:?}");
     assert_eq!(way.clean(), []);
     drop(way);
     nothing_remains(&bed.hosts, &bed.idle);

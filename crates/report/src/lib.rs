@@ -50,7 +50,7 @@ pub use price::{Price, charge};
 pub use redact::{Redactor, mask, redact};
 pub use sarif::sarif;
 pub use text::{Style, clean, text};
-pub use validate::{Beside, Normal, Unfit, Validate, errors, launched};
+pub use validate::{Beside, Gpus, Normal, Unfit, Validate, errors, launched};
 
 use std::io::{self, Write};
 

@@ -15,26 +15,33 @@ pub(crate) fn at_least(hits: usize, tries: usize, share: f64) -> f64 {
     tail(hits, tries, as_f64(tries) * log_rest, |_| log_share - log_rest)
 }
 
-/// A share that is known only from `hits` of `tries`, by a beta distribution.
+/// A share that is known only from `hits` of `tries`, by a beta distribution, and at least so large.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Counted {
     hits: f64,
     misses: f64,
+    least: f64,
 }
 
 /// One in sixteen is assumed as long as nothing was counted.
-const ASSUMED: Counted = Counted { hits: 0.5, misses: 7.5 };
+const ASSUMED: Counted = Counted { hits: 0.5, misses: 7.5, least: 0.0 };
 
 impl Counted {
     pub(crate) const fn new(hits: usize, tries: usize) -> Self {
         Self {
             hits: ASSUMED.hits + as_f64(hits),
             misses: ASSUMED.misses + as_f64(tries.saturating_sub(hits)),
+            least: ASSUMED.least,
         }
     }
 
+    /// Whatever was counted, it is not smaller than this.
+    pub(crate) const fn or_more(self, least: f64) -> Self {
+        Self { least, ..self }
+    }
+
     pub(crate) const fn mean(self) -> f64 {
-        self.hits / (self.hits + self.misses)
+        (self.hits / (self.hits + self.misses)).max(self.least)
     }
 
     /// The probability of at least `hits` of `tries`: few counts leave room for a larger share, and so does this (beta-binomial).
@@ -47,7 +54,10 @@ impl Counted {
         }
         let none: f64 =
             (0..tries).map(as_f64).map(|it| ((self.misses + it) / (self.hits + self.misses + it)).ln()).sum();
-        tail(hits, tries, none, |k| (self.hits + as_f64(k)).ln() - (self.misses + as_f64(tries - k - 1)).ln())
+        let counted = tail(hits, tries, none, |k| {
+            (self.hits + as_f64(k)).ln() - (self.misses + as_f64(tries - k - 1)).ln()
+        });
+        counted.max(at_least(hits, tries, self.least))
     }
 }
 
@@ -111,6 +121,8 @@ mod tests {
         let (few, many) = (Counted::new(1, 10).at_least(3, 3), Counted::new(100, 1000).at_least(3, 3));
         assert!(few > many && many > 0.001, "{few} {many}");
         assert!((Counted::new(500, 5000).at_least(300, 1000)) < 1e-20);
+        let scattered = Counted::new(0, 1000).or_more(0.3);
+        assert!((scattered.at_least(2, 2) - 0.09).abs() < 1e-12 && (scattered.mean() - 0.3).abs() < 1e-12);
     }
 
     #[test]

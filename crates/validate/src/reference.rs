@@ -1,6 +1,6 @@
 //! What is normal in this fleet.
 
-use crate::chance::as_f64;
+use crate::chance::{above, as_f64};
 
 /// What most measurements reach, and how far they scatter.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,6 +24,10 @@ const SIGMAS: f64 = 3.0;
 /// A measurement clears if it is this many standard deviations above what is slow, but not nearer to what is normal than `CLEAR`.
 const ABOVE_SLOW: f64 = 1.0;
 const CLEAR: f64 = 0.03;
+/// How far healthy machines may lie below what is normal.
+const HEALTHY: f64 = 0.02;
+/// Standard deviations below what is normal from which on the NICs of a machine are measured one by one.
+const UNEVEN: f64 = 2.5;
 /// No fleet is so quiet that a smaller spread should be believed from few measurements.
 const LEAST_SPREAD: f64 = 0.005;
 const MOST_SPREAD: f64 = 0.15;
@@ -69,6 +73,11 @@ impl Reference {
         rate.is_none_or(|it| it < self.slow_below)
     }
 
+    /// How often a healthy machine is slow because measurements scatter: one at the lower end of what healthy machines reach.
+    pub(crate) fn slow_by_scatter(&self) -> f64 {
+        above((LOSS - HEALTHY) / self.spread)
+    }
+
     /// Whether a measurement clears its machines.
     pub fn is_normal(&self, rate: Option<f64>) -> bool {
         rate.is_some_and(|it| it >= self.normal_from)
@@ -81,6 +90,12 @@ impl Reference {
         let of = as_f64(of.max(2));
         let sigmas = ((2.0 * of.ln()).sqrt() + 1.5) * (1.0 + 2.0 / of.sqrt());
         rate.is_none_or(|it| it < self.normal * (1.0 - LOSS.max(sigmas * self.spread)))
+    }
+
+    /// Whether a measurement is lower than scatter explains, however little that is. Of many a few are by chance: it asks for more
+    /// measurements and accuses nobody.
+    pub(crate) fn is_uneven(&self, rate: f64) -> bool {
+        rate < self.normal * (1.0 - CLEAR.max(UNEVEN * self.spread))
     }
 
     /// A rate as a part of what is normal.

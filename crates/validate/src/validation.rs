@@ -2,6 +2,7 @@
 
 use fabric::units::GigabytesPerSecond;
 
+use crate::chance::as_f64;
 use crate::fleet::{Fleet, Host, Pair};
 use crate::judge::{Class, Culprit, Finding, Question, Split};
 use crate::measured::{CLOSE, Measured, Repeated};
@@ -29,6 +30,8 @@ pub struct Validation {
     search: Search,
     scaled: Vec<Measured>,
     local: Option<Vec<Option<f64>>>,
+    /// All that each machine reached by itself.
+    local_rates: Vec<Vec<f64>>,
     local_findings: Vec<Finding>,
     local_again: usize,
     smoke: Measured,
@@ -45,12 +48,14 @@ pub struct Validation {
 impl Validation {
     /// Before the first launch.
     pub fn new(fleet: Fleet, expected: Expected, limits: Limits) -> Self {
+        let machines = fleet.len();
         Self {
             expected,
             scope: Scope::default(),
             search: Search::new(fleet, limits),
             scaled: Vec::new(),
             local: None,
+            local_rates: vec![Vec::new(); machines],
             local_findings: Vec::new(),
             local_again: 0,
             smoke: Measured::Not,
@@ -136,9 +141,10 @@ impl Validation {
         let slow: Vec<Host> = fleet.hosts().filter(|it| !self.fit().contains(it)).collect();
         let reached =
             |it: &Host| self.local.as_ref().is_some_and(|all| all.get(it.0).copied().flatten().is_some());
-        let again: Vec<Host> = match self.local_again {
-            0 => slow,
-            1 => slow.into_iter().filter(reached).collect(),
+        // Machines run at the same time: with everybody it takes no longer, and shows how far each scatters by itself.
+        let again: Vec<Host> = match (self.local_again, slow.iter().any(reached)) {
+            (0 | 1, true) => fleet.hosts().collect(),
+            (0, false) => slow,
             _ => Vec::new(),
         };
         if !again.is_empty() {
@@ -175,7 +181,8 @@ impl Validation {
             return Some(Step::Pairs(pairs));
         }
         let low = self.is_low();
-        if !low && self.local_findings.is_empty() {
+        let uneven = !self.uneven().is_empty();
+        if !low && !uneven && self.local_findings.is_empty() {
             return None;
         }
         // Two machines are one pair, which tells nothing about either of them, however often it is measured.
@@ -184,7 +191,7 @@ impl Validation {
             return Some(Step::Pairs(pairs));
         }
         let suspects = self.suspects();
-        if low && self.scope.nics && !suspects.is_empty() {
+        if (low || uneven) && self.scope.nics && !suspects.is_empty() {
             return Some(Step::Nics(suspects));
         }
         let rest = self.rest();
@@ -232,9 +239,11 @@ impl Validation {
         let every = (fit.len() + odd).saturating_sub(1);
         let rounds = match (self.scope.links, self.expected.all) {
             (true, _) => every,
-            // With an odd number one machine sits out.
-            (false, None) => (1 + odd).min(every),
-            (false, Some(_)) => 0,
+            // With an odd number one machine sits out. All together may be fast enough with a NIC that is slow.
+            (false, expected) if expected.is_none() || self.scope.nics && self.enough(self.all) => {
+                (1 + odd).min(every)
+            }
+            (false, _) => 0,
         };
         let round = self.search.rounds();
         (round < rounds).then(|| tournament(&fit, round, self.search.limits().seed))
@@ -248,7 +257,59 @@ impl Validation {
         if self.wavers() && self.all_launches.is_decided() && self.search.rounds() < FULL {
             return self.search.rounds() == 0 || !self.is_noisy();
         }
+        if self.is_enough_for_noise() {
+            return false;
+        }
         self.differs()
+    }
+
+    /// Whether all together reach what is expected, three times, while pairs scatter: what a single round of them shows is chance.
+    fn is_enough_for_noise(&self) -> bool {
+        let samples = self.search.samples();
+        let failed = samples.iter().any(|it| it.rate.is_none());
+        let sure = self.expected.all.is_some() && self.all_launches.is_decided() && self.enough(self.all);
+        sure && !self.wavers() && self.search.rounds() < FULL && !self.is_quiet() && !failed
+    }
+
+    /// Whether pairs scatter so little that a small difference tells. Few of them lie close together by luck.
+    fn is_quiet(&self) -> bool {
+        let few = 1.0 + 2.0 / as_f64(self.search.samples().len().max(1)).sqrt();
+        self.search.judgement().reference.is_some_and(|it| it.spread * few <= QUIET)
+    }
+
+    /// Machines in a quiet fleet that reach less with another than scatter explains, and too much for the machine to be called slow: one
+    /// of several NICs may be.
+    fn uneven(&self) -> Vec<Finding> {
+        if !self.scope.nics || !self.is_quiet() {
+            return Vec::new();
+        }
+        let judgement = self.search.judgement();
+        let Some(reference) = judgement.reference else { return Vec::new() };
+        let samples = self.search.samples();
+        let accused: Vec<Host> =
+            judgement.findings.iter().flat_map(|it| hosts_of(self.search.fleet(), it.culprit)).collect();
+        let suspect = |host: Host| {
+            let own: Vec<f64> = samples
+                .iter()
+                .filter(|it| it.pair.has(host) && !accused.contains(&it.pair.other(host)))
+                .filter_map(|it| it.rate)
+                .map(|it| it.0)
+                .collect();
+            // One that was even clears it.
+            let highest = own.iter().copied().reduce(f64::max)?;
+            reference.is_uneven(highest).then(|| Finding {
+                class: Class::Node,
+                culprit: Culprit::Host(host),
+                share: reference.share(highest),
+                slow: own.len(),
+                of: own.len(),
+                partners: own.len(),
+                failed: 0,
+                chance: 0.0,
+                loss: None,
+            })
+        };
+        self.search.fleet().hosts().filter(|it| !accused.contains(it)).filter_map(suspect).collect()
     }
 
     /// Whether pairs scatter so much that a launch is slow by chance: a machine that is slow at times does not show then.
@@ -321,8 +382,13 @@ impl Validation {
         }
     }
 
-    /// Machines by themselves; those that fail a second time, the slow ones a third, and the best counts.
+    /// Machines by themselves; where one fails a second time, where one is slow a third, and the best counts.
     fn alone(&mut self, hosts: &[Host], rates: Vec<Option<f64>>) {
+        for (host, rate) in hosts.iter().zip(&rates) {
+            if let Some(known) = self.local_rates.get_mut(host.0) {
+                known.extend(rate);
+            }
+        }
         match &mut self.local {
             None => self.local = Some(rates),
             Some(known) => {
@@ -338,7 +404,7 @@ impl Validation {
         }
         let all: Vec<Host> = self.search.fleet().hosts().collect();
         let rates = self.local.as_deref().unwrap_or_default();
-        self.local_findings = local(&all, rates, self.expected.local);
+        self.local_findings = local(&all, rates, self.expected.local, scatter(&self.local_rates));
         if !self.scope.compare_local {
             let least = self.expected.local;
             self.local_findings.retain(|it| match it.culprit {
@@ -360,7 +426,16 @@ impl Validation {
     pub fn findings(&self) -> Vec<Finding> {
         let mut findings = self.local_findings.clone();
         let mut found = self.search.judgement().findings;
+        let uneven: Vec<Finding> = self
+            .uneven()
+            .into_iter()
+            .filter(|it| self.nics.iter().any(|nic| it.culprit == Culprit::Host(nic.host)))
+            .collect();
+        let suspected: Vec<Culprit> = uneven.iter().map(|it| it.culprit).collect();
+        found.extend(uneven);
         nics::blame(&mut found, &self.nics);
+        // Without a NIC that is slow they are healthy machines that reach a little less.
+        found.retain(|it| !suspected.contains(&it.culprit));
         let known: Vec<Culprit> = findings.iter().map(|it| it.culprit).collect();
         findings.extend(found.into_iter().filter(|it| !known.contains(&it.culprit)));
         findings
@@ -459,8 +534,9 @@ impl Validation {
             let nic = |it: &Finding| matches!(it.culprit, Culprit::Nic(of, _) if of == host);
             times(host) == 1 && named.iter().any(nic)
         };
-        let accused: Vec<Host> = judgement
-            .findings
+        let uneven = self.uneven();
+        let all: Vec<&Finding> = judgement.findings.iter().chain(&uneven).collect();
+        let accused: Vec<Host> = all
             .iter()
             .filter_map(|it| match it.culprit {
                 // Lost packets do not show in the rate of a NIC.
@@ -470,7 +546,7 @@ impl Validation {
             .filter(|it| times(*it) == 0 || again(*it))
             .collect();
         let everybody: Vec<Host> =
-            judgement.findings.iter().flat_map(|it| hosts_of(self.search.fleet(), it.culprit)).collect();
+            all.iter().flat_map(|it| hosts_of(self.search.fleet(), it.culprit)).collect();
         let mut normal = judgement.cleared.into_iter().filter(|it| !everybody.contains(it));
         let (Some(one), Some(other)) = (normal.next(), normal.next()) else { return Vec::new() };
         // Two normal ones beside them, to know what a NIC reaches.
@@ -521,13 +597,28 @@ fn hosts_of(fleet: &Fleet, culprit: Culprit) -> Vec<Host> {
     }
 }
 
-/// Machines that are slow by themselves.
+/// How far measurements of one machine by itself lie apart: their standard deviation, as a part of what it reaches. None where nothing
+/// was measured twice.
+fn scatter(rates: &[Vec<f64>]) -> Option<f64> {
+    let (mut squares, mut of) = (0.0, 0);
+    for own in rates.iter().filter(|it| it.len() > 1) {
+        let mean = own.iter().sum::<f64>() / as_f64(own.len());
+        squares += own.iter().map(|it| (it / mean - 1.0).powi(2)).sum::<f64>();
+        of += own.len() - 1;
+    }
+    (of > 0).then(|| (squares / as_f64(of)).sqrt())
+}
+
+/// Machines that are slow by themselves. `scatter`: how far measurements of one machine lie apart, where that is known.
 pub(crate) fn local(
     hosts: &[Host],
     rates: &[Option<f64>],
     least: Option<GigabytesPerSecond>,
+    scatter: Option<f64>,
 ) -> Vec<Finding> {
-    let reference = Reference::of(rates.iter().copied().flatten());
+    // What few machines reach may lie close together by luck.
+    let reference = Reference::of(rates.iter().copied().flatten())
+        .map(|it| Reference { spread: it.spread.max(scatter.unwrap_or(0.0)), ..it });
     let slow = |rate: Option<f64>| {
         let below = rate.is_none_or(|rate| least.is_some_and(|least| rate < least.0));
         below || reference.is_some_and(|it| it.is_far(rate, rates.len()))

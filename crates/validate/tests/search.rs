@@ -25,8 +25,8 @@ fn a_healthy_fleet_is_go_twenty_times_out_of_twenty() {
     for seed in 0..20 {
         let it = run(&format!("nodes=16,noise=2%,seed={seed}"));
         assert_eq!(it.verdict(), Verdict::Go, "{seed}");
-        // Alone, two, and all three times: one launch would miss what is slow at times.
-        assert_eq!(it.launches(), 5);
+        // Alone, two, all three times, for one launch would miss what is slow at times, a round of pairs, and NICs of who was uneven.
+        assert!((6..=7).contains(&it.launches()), "{}", it.launches());
     }
 }
 
@@ -71,8 +71,9 @@ fn each_fault_has_its_class() {
 fn a_machine_that_fails_is_left_out_of_the_launch_of_all() {
     let it = run("nodes=100,dead=node005");
     assert_eq!(named(&it), [(Class::Node, Culprit::Host(Host(5)))]);
-    // Alone, alone again, two, all others three times.
-    assert_eq!((it.verdict(), it.launches()), (Verdict::NoGo, 6));
+    // Alone, alone again, two, all others three times, a round of pairs, and NICs of who was uneven.
+    assert_eq!(it.verdict(), Verdict::NoGo);
+    assert!(it.launches() <= 8, "{}", it.launches());
     assert!(it.without().rate().is_some());
 }
 
@@ -100,6 +101,32 @@ fn a_noisy_network_accuses_nobody() {
         assert!(named(&it).iter().all(|it| it.1 == Culprit::Host(Host(37))), "{seed}: {:?}", it.findings());
         let it = run(&format!("nodes=60,noise=5%,dips=8%,tails=3,seed={seed}"));
         assert!(named(&it).is_empty(), "{seed}: {:?}", it.findings());
+    }
+}
+
+/// One of eight NICs at half rate costs a machine 6 %: all together are still fast enough.
+#[test]
+fn a_nic_at_half_rate_is_named_where_the_fleet_is_quiet() {
+    for seed in 0..20 {
+        let it = run(&format!("nodes=32,noise=0.5%,nic=node005:3:0.5,seed={seed}"));
+        assert_eq!(named(&it), [(Class::Nic, Culprit::Nic(Host(5), 3))], "{seed}");
+        assert_eq!(it.verdict(), Verdict::NoGo, "{seed}");
+        // A machine that reaches as little with all its NICs is healthy.
+        let it = run(&format!("nodes=32,noise=0.5%,slow=node005:0.94,seed={seed}"));
+        assert_eq!((it.verdict(), named(&it)), (Verdict::Go, vec![]), "{seed}");
+    }
+}
+
+/// What few measurements reach may lie close together by luck: neither machines by themselves nor pairs are judged by that alone.
+#[test]
+fn healthy_machines_in_a_very_noisy_fleet_are_not_accused() {
+    for seed in 0..60 {
+        for (nodes, noise) in [8, 12, 21, 35].into_iter().flat_map(|it| [(it, 10), (it, 15)]) {
+            let it = run(&format!("nodes={nodes},noise={noise}%,dips=5%,seed={seed}"));
+            let named = named(&it);
+            assert!(named.is_empty() && it.split().is_none(), "{nodes} {noise} % {seed}: {named:?}");
+            assert_ne!(it.verdict(), Verdict::NoGo, "{nodes} {noise} % {seed}");
+        }
     }
 }
 

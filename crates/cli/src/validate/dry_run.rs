@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 
 use ::validate::live::{Chosen, Engine, Entry, Launch, Line, Measurement, Plan, Run};
-use launch::{Request, Shown, Way};
+use launch::{Host, Request, Shown, Way};
 
 use super::live::place;
 use super::measure::Site;
@@ -13,7 +13,7 @@ use super::{args, node};
 const EVEN: f64 = 1.0;
 
 /// Prints the commands of a validation in which nothing is slow, and of the first round of pairs.
-pub(super) fn show(way: &dyn Way, site: &Site, plan: Plan, args: &args::Validate) -> io::Result<()> {
+pub(super) fn show(way: &mut dyn Way, site: &Site, plan: Plan, args: &args::Validate) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(
         out,
@@ -23,8 +23,14 @@ pub(super) fn show(way: &dyn Way, site: &Site, plan: Plan, args: &args::Validate
     )?;
     writeln!(
         out,
-        "\n# 0 reach: connect to every machine, compare clocks, copy plumb where it is missing or another one"
+        "\n# 0 reach: ask for a connection to share, connect to every machine, compare clocks, copy plumb where it is missing or another one"
     )?;
+    let all: Vec<Host> = site.hosts.values().cloned().collect();
+    let placing = way.shown_placing(&all);
+    if placing.is_empty() {
+        writeln!(out, "# nothing is started: the processes of {} are connected", way.name())?;
+    }
+    commands(&mut out, &placing)?;
     let probe: Vec<_> = site.hosts.iter().map(|it| (it.0.clone(), it.1.clone())).collect();
     writeln!(out, "\n# 1 node: what each machine says about itself")?;
     commands(&mut out, &way.shown(&node::request(&probe, plan.timeout_s, args)))?;
@@ -89,6 +95,9 @@ fn commands(out: &mut impl io::Write, all: &[Shown]) -> io::Result<()> {
     let wide = all.iter().map(|it| it.host.to_string().len()).max().unwrap_or(0);
     for it in all {
         writeln!(out, "{:<wide$}  {}", it.host.to_string(), it.command)?;
+        if let Some(task) = &it.task {
+            writeln!(out, "{:<wide$}    runs {task}", "")?;
+        }
     }
     Ok(())
 }

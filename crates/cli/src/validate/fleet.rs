@@ -64,7 +64,8 @@ pub(super) fn open(args: &Validate, earlier: Option<&Run>) -> Result<Option<Flee
                 Some(run) => parsed(run)?,
                 None => hosts_of_slurm(&variable).map_err(|it| it.to_string())?,
             };
-            let way = Srun::new(Client::srun()).map_err(|it| it.to_string())?;
+            let way = Srun::new(Client { most: Some(args.timeout), ..Client::srun() })
+                .map_err(|it| it.to_string())?;
             Ok(Some(Fleet { hosts, way: Box::new(way), missing: Vec::new() }))
         }
         Kind::Inside => inside(),
@@ -86,7 +87,7 @@ fn over_ssh(args: &Validate, earlier: Option<&Run>) -> Result<Fleet, String> {
         (None, Some(run)) => parsed(run)?,
         (None, None) => Vec::new(),
     };
-    let mut client = Client::ssh();
+    let mut client = Client { most: Some(args.timeout), ..Client::ssh() };
     if let Some(path) = &args.ssh_config {
         client.arguments = vec!["-F".into(), path.clone().into_os_string()];
     }
@@ -143,7 +144,8 @@ fn in_pods(args: &Validate) -> Result<Fleet, String> {
         container: "node".to_owned(),
         wait: START,
     };
-    let mut way = Kubernetes::new(Client::kubectl(), options.clone()).map_err(|it| it.to_string())?;
+    let mut way = Kubernetes::new(Client { most: Some(args.timeout), ..Client::kubectl() }, options.clone())
+        .map_err(|it| it.to_string())?;
     if args.dry_run {
         return around(&way, &options.manifest).map(|()| Fleet {
             hosts: way.hosts(),

@@ -69,7 +69,7 @@ impl<'a> Drive<'a> {
             }
             None => (None, None),
         };
-        let Some(fleet) = fleet::open(args, run.as_ref())? else { return Ok(None) };
+        let Some(mut fleet) = fleet::open(args, run.as_ref())? else { return Ok(None) };
         // From here on: a worker of a launcher ends as its launcher wants.
         let stop = Stop::on_signals().map_err(|error| error.to_string())?;
         let names: Vec<(String, Host)> = fleet.hosts.iter().map(|it| (it.to_string(), it.clone())).collect();
@@ -91,7 +91,7 @@ impl<'a> Drive<'a> {
         };
         let site = Site { hosts: names.iter().cloned().collect(), net: args.net.clone(), ..Site::default() };
         if args.dry_run {
-            super::dry_run::show(&*fleet.way, &site, plan, args).map_err(|error| error.to_string())?;
+            super::dry_run::show(&mut *fleet.way, &site, plan, args).map_err(|error| error.to_string())?;
             return Ok(None);
         }
         let (run, journal) = match (run, journal) {
@@ -136,7 +136,10 @@ impl<'a> Drive<'a> {
         };
         let results = Some(self.journal.path().display().to_string());
         let unmeasured = node::unmeasured(&self.run);
-        let validate = Validate::live(&self.run, &Beside { nodes, unmeasured, ended, results });
+        let validate = Validate::live(
+            &self.run,
+            &Beside { nodes, unmeasured, gpus: node::gpus(&self.run), ended, results },
+        );
         self.keep(&validate).map_err(|error| format!("{}: {error}", self.journal.path().display()))?;
         Ok(validate)
     }

@@ -156,6 +156,7 @@ fn replayed(args: &Validate) -> Option<report::Validate> {
                 let beside = Beside {
                     nodes: node::judge(&run),
                     unmeasured: node::unmeasured(&run),
+                    gpus: node::gpus(&run),
                     ended: None,
                     results: Some(input::name(path)),
                 };

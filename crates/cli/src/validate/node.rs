@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ::validate::live::{Engine, Node, Run};
 use evidence::node::NodeState;
-use report::Unfit;
+use report::{Gpus, Unfit};
 use rules::Severity;
 use rules::node::{Group, Odd};
 
@@ -83,6 +83,16 @@ pub(super) fn judge(run: &Run) -> Vec<Unfit> {
         all.push(unfit(&named, Some(rule), message, "", false));
     }
     merge(all)
+}
+
+/// Whether machines that have no GPU are to have none (`--gpus 0`).
+pub(super) fn gpus(run: &Run) -> Gpus {
+    let mut states = run.nodes().values().filter_map(state).peekable();
+    if states.peek().is_some() && states.all(|it| it.machine.expected_gpus == Some(0)) {
+        Gpus::None
+    } else {
+        Gpus::Unknown
+    }
 }
 
 /// GPUs that are there, and that plumb could not use.

@@ -288,6 +288,13 @@ fn refusal(why: &str) -> Obstacle {
     Obstacle::new(kind, why)
 }
 
+/// What the shell of a connection is started with. Marks all have one length.
+pub(crate) fn bootstrap(binary: &Binary) -> String {
+    let mark = format!("plumb-{}", random_token().unwrap_or_default());
+    let script = script::keeper(&binary.path, &binary.sum, binary.is_static, &mark).unwrap_or_default();
+    Shell { mark: &mark, script }.bootstrap()
+}
+
 /// Opens a connection to every host, and reports each when plumb is there or cannot be.
 pub(crate) fn place(
     transport: &dyn Transport,

@@ -1,6 +1,6 @@
 //! A request over connections: starts its tasks, waits for them and says how each ended.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use super::connection::{Connection, allow_many_files, serve};
 use super::script::{self, Shell};
 use crate::rendezvous::random_token;
 use crate::request::one_line;
-use crate::{Ended, Error, Host, How, Obstacle, ObstacleKind, Request, Stop};
+use crate::{Ended, Error, Host, How, Obstacle, ObstacleKind, Request, Stop, Task};
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,6 +137,18 @@ pub(crate) fn run(
         closing.retain_mut(|(it, _)| !it.has_exited());
     }
     Ok(())
+}
+
+/// What the shell of a task is started with. Marks all have one length.
+pub(crate) fn bootstrap(task: &Task, plumb: &OsStr, limit: Duration) -> String {
+    let program = match &task.program {
+        crate::Program::Plumb => plumb,
+        crate::Program::Other(program) => program.as_os_str(),
+    };
+    let mark = format!("plumb-{}", random_token().unwrap_or_default());
+    // A task that cannot be written is refused when it is to run.
+    let script = script::task(task, program, &mark, limit).unwrap_or_default();
+    Shell { mark: &mark, script }.bootstrap()
 }
 
 fn never_ran(request: &Request, index: usize, how: How) -> Ended {

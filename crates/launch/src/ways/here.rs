@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::process::Command;
 
-use super::shown_locally;
+use super::{shell_words, shown_under_shell};
 use crate::supervise::connection::Connection;
 use crate::supervise::script::Shell;
 use crate::supervise::tasks::{self, Purpose, Transport};
@@ -50,10 +50,12 @@ impl Way for Here {
         Ok(())
     }
 
+    fn shown_placing(&mut self, _hosts: &[Host]) -> Vec<Shown> {
+        Vec::new()
+    }
+
     fn shown(&self, request: &Request) -> Vec<Shown> {
-        let shown =
-            |task: &crate::Task| Shown { host: task.host.clone(), command: shown_locally(task, &self.plumb) };
-        request.tasks.iter().map(shown).collect()
+        request.tasks.iter().map(|it| shown_under_shell(it, &self.plumb, request.limit)).collect()
     }
 
     fn run(&mut self, request: &Request, stop: &Stop, each: &mut dyn FnMut(&Ended)) -> Result<(), Error> {
@@ -71,8 +73,9 @@ impl Transport for Here {
     }
 
     fn open(&self, _host: &Host, shell: Shell<'_>, _purpose: Purpose) -> Result<Connection, Obstacle> {
-        let mut command = Command::new("sh");
-        command.args(["-c", &shell.bootstrap()]);
+        let [program, arguments @ ..] = shell_words(&shell.bootstrap());
+        let mut command = Command::new(program);
+        command.args(arguments);
         tasks::process(command, shell)
     }
 

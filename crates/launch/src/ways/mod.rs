@@ -10,6 +10,7 @@ mod ssh_obstacle;
 mod supervised;
 
 use std::ffi::{OsStr, OsString};
+use std::time::Duration;
 
 pub use here::Here;
 pub use inside::{Inside, Joined};
@@ -18,7 +19,8 @@ pub use srun::Srun;
 pub use ssh::Ssh;
 pub use supervised::Client;
 
-use crate::{Obstacle, ObstacleKind, Program, Task, quote};
+use crate::supervise::tasks;
+use crate::{Obstacle, ObstacleKind, Program, Shown, Task, quote};
 
 /// A task as one line for a POSIX shell, with this program as plumb.
 fn shown_locally(task: &Task, plumb: &OsStr) -> String {
@@ -35,12 +37,20 @@ fn shown_locally(task: &Task, plumb: &OsStr) -> String {
     words.join(" ")
 }
 
-/// A task behind the words of a client that starts no shell: variables need `env`.
-fn shown_after(words: &[OsString], task: &Task, plumb: &OsStr) -> String {
-    let mut line: Vec<String> = words.iter().map(quote).collect();
-    line.extend((!task.variables.is_empty()).then(|| "env".to_owned()));
-    line.push(shown_locally(task, plumb));
-    line.join(" ")
+/// These words as one line for a POSIX shell.
+fn line(words: &[OsString]) -> String {
+    words.iter().map(quote).collect::<Vec<_>>().join(" ")
+}
+
+/// The words of a shell that reads its script, as it is started on a host of this program.
+fn shell_words(bootstrap: &str) -> [OsString; 3] {
+    ["sh", "-c", bootstrap].map(OsString::from)
+}
+
+/// What a shell of a task is started with, and the task.
+fn shown_under_shell(task: &Task, plumb: &OsStr, limit: Duration) -> Shown {
+    let command = line(&shell_words(&tasks::bootstrap(task, plumb, limit)));
+    Shown { host: task.host.clone(), command, task: Some(shown_locally(task, plumb)) }
 }
 
 /// The first of these texts that a line has, from the most telling to the least, and that line.

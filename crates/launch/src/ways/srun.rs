@@ -1,15 +1,15 @@
 //! The nodes of a Slurm allocation, through `srun`.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::process::Command;
 use std::time::Duration;
 
 use super::supervised::{Client, Opening, Supervised, Words};
-use super::{first_of, last_line, shown_after};
+use super::{first_of, last_line, shell_words};
 use crate::request::one_line;
 use crate::supervise::short;
 use crate::supervise::tasks::Purpose;
-use crate::{Error, Host, Obstacle, ObstacleKind, Task};
+use crate::{Error, Host, Obstacle, ObstacleKind};
 
 /// From this release on, steps of one job share a node only where they say so (`--overlap`).
 const OVERLAP_SINCE: (u32, u32) = (20, 11);
@@ -54,12 +54,8 @@ impl Opening for Steps {
 
     fn words(&self, client: &Client, host: &Host, bootstrap: &str, _purpose: Purpose) -> Words {
         let mut words = self.step(client, host);
-        words.extend(["sh", "-c", bootstrap].map(OsString::from));
+        words.extend(shell_words(bootstrap));
         Ok(words)
-    }
-
-    fn shown(&self, client: &Client, task: &Task, plumb: &OsStr) -> String {
-        shown_after(&self.step(client, &task.host), task, plumb)
     }
 
     fn obstacle(&self, _code: Option<i32>, printed: &str) -> Obstacle {

@@ -1,16 +1,15 @@
 //! Other hosts through the system's OpenSSH client.
 
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::time::Duration;
 
-use super::shown_locally;
 use super::ssh_folder::SocketFolder;
 use super::ssh_obstacle::obstacle;
 use super::supervised::{Client, Opening, Supervised, Words, command};
 use crate::supervise::short;
 use crate::supervise::tasks::Purpose;
-use crate::{Error, Host, Obstacle, Task, quote};
+use crate::{Error, Host, Obstacle};
 
 /// How long `ssh -O check` may take, which asks this machine only.
 const CHECK: Duration = Duration::from_secs(5);
@@ -28,6 +27,8 @@ pub struct Logins {
     /// `None` after the end.
     folder: Option<SocketFolder>,
     sockets: BTreeMap<Host, Socket>,
+    /// Hosts whose commands were shown before they were asked.
+    assumed: Vec<Host>,
 }
 
 /// What connections to a host share.
@@ -41,7 +42,10 @@ enum Socket {
 impl Ssh {
     /// Starts nothing yet.
     pub fn new(client: Client) -> Result<Self, Error> {
-        Self::with(client, Logins { folder: Some(SocketFolder::new()?), sockets: BTreeMap::new() })
+        Self::with(
+            client,
+            Logins { folder: Some(SocketFolder::new()?), sockets: BTreeMap::new(), assumed: Vec::new() },
+        )
     }
 }
 
@@ -65,11 +69,18 @@ fn words(client: &Client, host: &Host) -> Vec<OsString> {
     words
 }
 
-/// Whether a connection of the user's to this host is open and may be shared.
-fn has_master(client: &Client, host: &Host) -> bool {
+/// Asks whether a connection of the user's is open.
+fn check(client: &Client, host: &Host) -> Vec<OsString> {
     let mut words = words(client, host);
     words.extend(["-O", "check", "--", host.name()].map(OsString::from));
-    short::output(command(client, &words), "", CHECK).is_ok_and(|it| it.code == Some(0))
+    words
+}
+
+/// Whether a connection of the user's to this host is open and may be shared.
+fn has_master(client: &Client, host: &Host) -> bool {
+    let words = check(client, host);
+    let limit = client.most.map_or(CHECK, |most| most.min(CHECK));
+    short::output(command(client, &words), "", limit).is_ok_and(|it| it.code == Some(0))
 }
 
 impl Opening for Logins {
@@ -90,6 +101,14 @@ impl Opening for Logins {
         }
     }
 
+    fn assume(&mut self, hosts: &[Host]) {
+        self.assumed = hosts.to_vec();
+    }
+
+    fn asking(&self, client: &Client, host: &Host) -> Option<Vec<OsString>> {
+        Some(check(client, host))
+    }
+
     fn words(&self, client: &Client, host: &Host, bootstrap: &str, purpose: Purpose) -> Words {
         let mut words = words(client, host);
         let mut set = |setting: OsString| words.extend(["-o".into(), setting]);
@@ -107,6 +126,9 @@ impl Opening for Logins {
         }
         let own = match (self.sockets.get(host), &self.folder) {
             (Some(Socket::Own(number)), Some(folder)) => Some(folder.path.join(number.to_string())),
+            (None, Some(folder)) => {
+                self.assumed.iter().position(|it| it == host).map(|it| folder.path.join(it.to_string()))
+            }
             _ => None,
         };
         // A task shares the open connection if there is one, and otherwise has its own.
@@ -119,12 +141,6 @@ impl Opening for Logins {
         }
         words.extend(["--".into(), host.name().into(), format!("exec sh -c '{bootstrap}'").into()]);
         Ok(words)
-    }
-
-    fn shown(&self, client: &Client, task: &Task, plumb: &OsStr) -> String {
-        let mut line: Vec<String> = words(client, &task.host).iter().map(quote).collect();
-        line.extend(["--".to_owned(), quote(task.host.name()), quote(shown_locally(task, plumb))]);
-        line.join(" ")
     }
 
     fn obstacle(&self, code: Option<i32>, printed: &str) -> Obstacle {

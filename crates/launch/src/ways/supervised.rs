@@ -3,11 +3,12 @@
 //! All of them start a client for each connection, whose standard streams lead to a shell on the host. One connection per host stays open
 //! and keeps the folder with plumb there; every task has one of its own. What differs is an [`Opening`].
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use super::{line, shown_locally};
 use crate::supervise::connection::Connection;
 use crate::supervise::keeper::{self, Binary, Keepers};
 use crate::supervise::script::Shell;
@@ -24,6 +25,8 @@ pub struct Client {
     /// How long a host may take to answer: `ConnectTimeout` of ssh, whose whole login may take 30 seconds longer; the start of a step; the
     /// first answer of a pod.
     pub patience: Duration,
+    /// The longest that the first answer may take in all, whatever the way allows it otherwise.
+    pub most: Option<Duration>,
     /// How many connections are opened, and tasks that do not need each other run, at a time.
     pub parallel: usize,
     /// The program that is placed on hosts. `None`: this one.
@@ -33,7 +36,7 @@ pub struct Client {
 impl Client {
     fn new(program: &str, patience: u64, parallel: usize) -> Self {
         let patience = Duration::from_secs(patience);
-        Self { program: program.into(), arguments: Vec::new(), patience, parallel, plumb: None }
+        Self { program: program.into(), arguments: Vec::new(), patience, most: None, parallel, plumb: None }
     }
 
     /// OpenSSH. The user's configuration, agent and jump hosts apply as always.
@@ -65,14 +68,19 @@ pub trait Opening {
     /// For sentences.
     const NAME: &'static str;
 
-    /// Learns of hosts before they are connected to.
+    /// Learns of hosts before they are connected to, with the commands of [`asking`](Self::asking).
     fn prepare(&mut self, client: &Client, hosts: &[Host]);
+
+    /// Takes these hosts for new ones, without asking: their commands are shown.
+    fn assume(&mut self, _hosts: &[Host]) {}
+
+    /// What is asked about a host before a connection to it is opened.
+    fn asking(&self, _client: &Client, _host: &Host) -> Option<Vec<OsString>> {
+        None
+    }
 
     /// The words that run `sh -c BOOTSTRAP` on a host.
     fn words(&self, client: &Client, host: &Host, bootstrap: &str, purpose: Purpose) -> Words;
-
-    /// A task as one line for a POSIX shell, with the path of plumb on its host.
-    fn shown(&self, client: &Client, task: &Task, plumb: &OsStr) -> String;
 
     /// Why there was no shell, from how the client ended and what it printed.
     fn obstacle(&self, code: Option<i32>, printed: &str) -> Obstacle;
@@ -113,6 +121,13 @@ impl<O: Opening> Supervised<O> {
     }
 }
 
+impl<O: Opening> Supervised<O> {
+    fn shown_opening(&self, host: &Host, bootstrap: &str, purpose: Purpose) -> String {
+        let words = self.opening.words(&self.client, host, bootstrap, purpose);
+        words.map_or_else(|obstacle| format!("# {obstacle}"), |it| line(&it))
+    }
+}
+
 impl<O: Opening> Way for Supervised<O> {
     fn name(&self) -> &'static str {
         O::NAME
@@ -136,9 +151,20 @@ impl<O: Opening> Way for Supervised<O> {
     fn shown(&self, request: &Request) -> Vec<Shown> {
         let shown = |task: &Task| {
             let plumb = self.keepers.path(&task.host).unwrap_or_else(|| self.binary.path.clone());
-            Shown { host: task.host.clone(), command: self.opening.shown(&self.client, task, &plumb) }
+            let bootstrap = tasks::bootstrap(task, &plumb, request.limit);
+            let command = self.shown_opening(&task.host, &bootstrap, Purpose::Task);
+            Shown { host: task.host.clone(), command, task: Some(shown_locally(task, &plumb)) }
         };
         request.tasks.iter().map(shown).collect()
+    }
+
+    fn shown_placing(&mut self, hosts: &[Host]) -> Vec<Shown> {
+        self.opening.assume(hosts);
+        let bootstrap = keeper::bootstrap(&self.binary);
+        let asked =
+            hosts.iter().filter_map(|host| Some((host, line(&self.opening.asking(&self.client, host)?))));
+        let opened = hosts.iter().map(|host| (host, self.shown_opening(host, &bootstrap, Purpose::Keep)));
+        asked.chain(opened).map(|(host, command)| Shown { host: host.clone(), command, task: None }).collect()
     }
 
     fn run(&mut self, request: &Request, stop: &Stop, each: &mut dyn FnMut(&Ended)) -> Result<(), Error> {
@@ -176,7 +202,8 @@ impl<O: Opening> Transport for Supervised<O> {
     }
 
     fn login(&self) -> Duration {
-        self.opening.login(&self.client)
+        let usual = self.opening.login(&self.client);
+        self.client.most.map_or(usual, |most| usual.min(most))
     }
 
     fn parallel(&self) -> usize {

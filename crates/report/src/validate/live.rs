@@ -25,6 +25,16 @@ pub struct Unfit {
     pub blocks: bool,
 }
 
+/// What is known about GPUs where host memory was measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Gpus {
+    /// Nothing says whether there should be some.
+    #[default]
+    Unknown,
+    /// There should be none (`--gpus 0`).
+    None,
+}
+
 /// What is known besides the measurements.
 #[derive(Debug, Clone, Default)]
 pub struct Beside {
@@ -32,6 +42,8 @@ pub struct Beside {
     pub nodes: Vec<Unfit>,
     /// What the measurements leave out, in a sentence: GPUs that are there and could not be used.
     pub unmeasured: Option<String>,
+    /// Whether machines without a GPU are as they should be: none that was asked should have one.
+    pub gpus: Gpus,
     /// Why it ended before there was a verdict: `interrupted`.
     pub ended: Option<String>,
     /// The results folder.
@@ -342,6 +354,16 @@ fn sentence(
                 "INCONCLUSIVE: two machines reach {}, and nothing says what they should reach (--least, --instance)",
                 bandwidth(validation.all().rate().unwrap_or(0.0))
             )
+        }
+        // What was not measured is not fit.
+        Verdict::Go if run.chosen().is_some_and(|it| it.engine == Engine::Host) => {
+            let said = headline(fleet, verdict, findings, validation);
+            let said = said.strip_prefix("GO: ").unwrap_or(&said);
+            let rest = match beside.gpus {
+                Gpus::Unknown => "; GPUs were not measured",
+                Gpus::None => "",
+            };
+            format!("GO for host memory over TCP: {said}{rest}")
         }
         _ => headline(fleet, verdict, findings, validation),
     }

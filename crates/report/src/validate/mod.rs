@@ -1,5 +1,6 @@
 //! The answer of `plumb validate`: is this fleet fit to train, and which part is not? Schema `plumb.validate/1`.
 
+mod evidence;
 mod junit;
 mod live;
 mod matrix;
@@ -13,7 +14,7 @@ use std::io::{self, Write};
 use ::validate::{Class, Verdict};
 use serde::Serialize;
 
-pub use live::{Beside, Unfit, launched};
+pub use live::{Beside, Gpus, Unfit, launched};
 pub(crate) use matrix::Matrix;
 pub(crate) use svg::class_percent;
 pub use text::errors;

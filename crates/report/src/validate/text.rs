@@ -36,6 +36,12 @@ impl Validate {
             for line in it.remark.iter().flat_map(|it| wrap(it, style.width.saturating_sub(4))) {
                 writeln!(out, "    {line}")?;
             }
+            for line in it.confidence().iter().flat_map(|it| wrap(it, style.width.saturating_sub(4))) {
+                writeln!(out, "    {line}")?;
+            }
+            for line in self.evidence(it) {
+                writeln!(out, "      {line}")?;
+            }
             for line in wrap(&format!("-> {}", it.action), style.width.saturating_sub(4)) {
                 writeln!(out, "    {line}")?;
             }

@@ -169,6 +169,14 @@ enum Measure {
 }
 
 impl Measure {
+    /// The share of measurements of healthy machines that is slow at least.
+    fn slow_by_scatter(&self) -> f64 {
+        match self {
+            Self::Rate(it) => it.slow_by_scatter(),
+            Self::Resent(_) => 0.0,
+        }
+    }
+
     /// None where it was not measured.
     fn vote(&self, sample: &Sample) -> Option<Vote> {
         let pair = sample.pair;
@@ -241,7 +249,8 @@ impl Analysis<'_> {
     /// What no accusation explains yet.
     fn votes(&self) -> Votes {
         let open = self.samples.iter().filter(|it| !self.explained(it.pair));
-        Votes::new(self.fleet.len(), open.filter_map(|it| self.measure.vote(it)).collect())
+        let votes = open.filter_map(|it| self.measure.vote(it)).collect();
+        Votes::new(self.fleet.len(), votes, self.measure.slow_by_scatter())
     }
 
     fn finding(class: Class, culprit: Culprit, votes: &[Vote], partners: usize, chance: f64) -> Finding {
@@ -285,7 +294,7 @@ impl Analysis<'_> {
 
     /// The machine that is slow against machines that others cleared, and least by chance.
     fn host(&self, votes: &Votes) -> Option<Finding> {
-        let noisy = votes.noise().slow > 0;
+        let noisy = votes.noise().is_there();
         let guilty = votes.suspects().into_iter().filter(|it| {
             let often = as_f64(it.slow) >= OFTEN * as_f64(it.votes.len());
             it.partners.len() >= WITNESSES

@@ -27,7 +27,8 @@ impl Analysis<'_> {
                 .collect();
             let slow = across.iter().filter(|it| it.slow).count();
             let elsewhere = rest.iter().filter(|it| it.slow && !inside(it)).count();
-            let chance = Counted::new(elsewhere, rest.len()).at_least(slow, across.len()) * many;
+            let by_chance = Counted::new(elsewhere, rest.len()).or_more(self.measure.slow_by_scatter());
+            let chance = by_chance.at_least(slow, across.len()) * many;
             let guilty = slow_hosts.len() >= SEVERAL
                 && as_f64(slow) >= ALWAYS * as_f64(across.len())
                 && chance < CHANCE;
@@ -66,21 +67,30 @@ impl Analysis<'_> {
         let place = |host: Host| groups.iter().position(|it| it.contains(&host));
         let mut shares: Vec<f64> = Vec::new();
         let mut between: BTreeMap<[usize; 2], (usize, usize)> = BTreeMap::new();
+        let mut inside = (0, 0);
         for vote in votes.all() {
             let [one, other] = vote.pair.hosts();
-            if let (Some(one), Some(other)) = (place(one), place(other))
-                && one != other
-            {
+            let (Some(one), Some(other)) = (place(one), place(other)) else { continue };
+            let count = if one == other {
+                &mut inside
+            } else {
                 shares.push(vote.share.unwrap_or(0.0));
-                let count = between.entry([one.min(other), one.max(other)]).or_default();
-                count.0 += usize::from(vote.slow);
-                count.1 += 1;
-            }
+                between.entry([one.min(other), one.max(other)]).or_default()
+            };
+            count.0 += usize::from(vote.slow);
+            count.1 += 1;
         }
+        let by_chance = Counted::new(inside.0, inside.1).or_more(self.measure.slow_by_scatter());
+        // Any machines that are as many as the smallest group could have been one.
+        let few = i32::try_from(SEVERAL).unwrap_or(i32::MAX);
+        let ways = as_f64(self.fleet.len()).powi(few);
         // Between each two groups: pairs that did not meet say nothing.
         let all = groups.len() * (groups.len() - 1) / 2;
-        let shown =
-            |(slow, of): &(usize, usize)| *slow >= 2 * SEVERAL && as_f64(*slow) >= ALWAYS * as_f64(*of);
+        let shown = |(slow, of): &(usize, usize)| {
+            *slow >= 2 * SEVERAL
+                && as_f64(*slow) >= ALWAYS * as_f64(*of)
+                && by_chance.at_least(*slow, *of) * ways < CHANCE
+        };
         if between.len() < all || !between.values().all(shown) {
             return None;
         }

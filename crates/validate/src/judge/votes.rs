@@ -29,12 +29,22 @@ pub(super) struct Votes {
 pub(super) struct Noise {
     pub(super) slow: usize,
     pub(super) of: usize,
+    /// The share that is slow at least, by how far measurements scatter: of few that were counted, few are slow by luck.
+    least: f64,
 }
 
+/// A share of measurements that are slow by scatter alone from which on an accusation needs more certainty.
+const RARELY: f64 = 0.02;
+
 impl Noise {
+    /// Whether pairs of machines that are normal with others are slow by chance, as was seen or as their scatter says.
+    pub(super) fn is_there(self) -> bool {
+        self.slow > 0 || self.least > RARELY
+    }
+
     /// But for some of them: a part is not held against its own measurements.
     pub(super) const fn without(self, slow: usize, of: usize) -> Counted {
-        Counted::new(self.slow.saturating_sub(slow), self.of.saturating_sub(of))
+        Counted::new(self.slow.saturating_sub(slow), self.of.saturating_sub(of)).or_more(self.least)
     }
 }
 
@@ -51,7 +61,8 @@ pub(super) struct Suspect {
 }
 
 impl Votes {
-    pub(super) fn new(machines: usize, all: Vec<Vote>) -> Self {
+    /// `least`: the share of measurements of healthy machines that is slow at least.
+    pub(super) fn new(machines: usize, all: Vec<Vote>, least: f64) -> Self {
         let mut normal = vec![BTreeSet::new(); machines];
         for vote in all.iter().filter(|it| it.normal) {
             for host in vote.pair.hosts() {
@@ -60,7 +71,7 @@ impl Votes {
                 }
             }
         }
-        let mut votes = Self { all, normal, noise: Noise { slow: 0, of: 0 }, usual: Vec::new() };
+        let mut votes = Self { all, normal, noise: Noise { slow: 0, of: 0, least }, usual: Vec::new() };
         for vote in &votes.all {
             let [one, other] = vote.pair.hosts();
             if votes.cleared_without(one, other) && votes.cleared_without(other, one) {

@@ -204,7 +204,7 @@ impl Set {
             1 => {
                 let best = best_of(&runs);
                 let (hosts, rates): (Vec<Host>, Vec<Option<f64>>) = best.into_iter().unzip();
-                Judged::Alone(local(&hosts, &rates, None))
+                Judged::Alone(local(&hosts, &rates, None, None))
             }
             2 => {
                 // Machines that never met anybody in this kind of run are not part of it.

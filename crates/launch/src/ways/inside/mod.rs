@@ -16,7 +16,7 @@ use std::os::fd::OwnedFd;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::shown_locally;
+use super::{shell_words, shown_under_shell};
 use crate::rendezvous::own_address;
 use crate::supervise::connection::Connection;
 use crate::supervise::script::Shell;
@@ -250,11 +250,15 @@ impl Way for Inside {
         Ok(())
     }
 
+    fn shown_placing(&mut self, _hosts: &[Host]) -> Vec<Shown> {
+        Vec::new()
+    }
+
     fn shown(&self, request: &Request) -> Vec<Shown> {
         let shown = |task: &crate::Task| {
             let path =
                 self.member(&task.host).map_or_else(|_| "plumb".to_owned(), |it| it.place.path.clone());
-            Shown { host: task.host.clone(), command: shown_locally(task, path.as_ref()) }
+            shown_under_shell(task, path.as_ref(), request.limit)
         };
         request.tasks.iter().map(shown).collect()
     }
@@ -287,8 +291,9 @@ impl Transport for Inside {
     fn open(&self, host: &Host, shell: Shell<'_>, _purpose: Purpose) -> Result<Connection, Obstacle> {
         let member = self.member(host)?;
         let Some(mut control) = member.control.as_ref() else {
-            let mut command = Command::new("sh");
-            command.args(["-c", &shell.bootstrap()]);
+            let [program, arguments @ ..] = shell_words(&shell.bootstrap());
+            let mut command = Command::new(program);
+            command.args(arguments);
             return tasks::process(command, shell);
         };
         let number = self.next.get();

@@ -3,16 +3,15 @@
 mod pods;
 
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use self::pods::Pod;
-use super::shown_after;
 use super::supervised::{Client, Opening, Supervised, Words, command};
 use crate::request::one_line;
 use crate::supervise::short::{self, Answer};
 use crate::supervise::tasks::Purpose;
-use crate::{Error, Host, Obstacle, ObstacleKind, Stop, Task, quote};
+use crate::{Error, Host, Obstacle, ObstacleKind, Stop, quote};
 
 /// How long one question to the API server may take.
 const QUESTION: Duration = Duration::from_secs(60);
@@ -175,15 +174,14 @@ impl Opening for Pods {
 
     fn words(&self, client: &Client, host: &Host, bootstrap: &str, _purpose: Purpose) -> Words {
         let unknown = || Obstacle::new(ObstacleKind::NameUnknown, "no pod of the job runs there");
-        let pod = self.running.get(host).ok_or_else(unknown)?;
+        let pod = match self.running.get(host) {
+            Some(pod) => pod.name.as_str(),
+            // Commands are shown before there are pods: their names begin with this.
+            None if !self.created => host.name(),
+            None => return Err(unknown()),
+        };
         let container = &self.options.container;
-        Ok(self.kubectl(client, &["exec", "-i", &pod.name, "-c", container, "--", "sh", "-c", bootstrap]))
-    }
-
-    fn shown(&self, client: &Client, task: &Task, plumb: &OsStr) -> String {
-        let pod = self.running.get(&task.host).map_or(task.host.name(), |it| it.name.as_str());
-        let words = self.kubectl(client, &["exec", "-i", pod, "-c", &self.options.container, "--"]);
-        shown_after(&words, task, plumb)
+        Ok(self.kubectl(client, &["exec", "-i", pod, "-c", container, "--", "sh", "-c", bootstrap]))
     }
 
     fn obstacle(&self, _code: Option<i32>, printed: &str) -> Obstacle {
