@@ -196,7 +196,7 @@ fn pictures_and_words_of_a_page_agree() {
     let plan = page(&["plan", JOB]);
     let picture = section(&plan, "layouts");
     assert!(!picture.contains(">layout of the job<"), "it is too slow to be drawn");
-    assert!(picture.contains("the layout of the job is one of them: 42.8 s per step"), "{picture}");
+    assert!(picture.contains("the layout of the job is one of them: 42.6 s per step"), "{picture}");
     let predict = page(&["predict", JOB]);
     assert!(section(&predict, "time").contains("fill gather\""), "colours of the drawing");
     for id in ["time", "step"] {
