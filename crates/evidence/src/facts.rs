@@ -326,6 +326,12 @@ impl CommFacts {
             (None, None) => None,
         }
     }
+
+    /// The line in which NCCL reports that some rank of the ring does not use GPUDirect.
+    pub fn ring_without_gpudirect(&self) -> Option<&Quote> {
+        let seen = self.rings_connected.as_ref()?;
+        matches!(seen.value, Some(RingSummary { gpudirect: false, .. })).then_some(&seen.quote)
+    }
 }
 
 fn keep<T>(slot: &mut Option<Seen<T>>, value: T, quote: impl FnOnce() -> Quote) {

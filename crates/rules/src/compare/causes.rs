@@ -186,7 +186,7 @@ fn reason(name: &str, error: &NoJob) -> String {
             let all: Vec<&str> = lacks.iter().map(|it| it.what).collect();
             format!("{name} does not say {}; --job JOB adds it", all.join(", "))
         }
-        NoJob::Wrong(error) => format!("{name}: {error}"),
+        NoJob::Wrong(_) | NoJob::Ranks { .. } => format!("{name}: {error}"),
     }
 }
 

@@ -58,11 +58,10 @@ fn check(log: &Log) -> Checked {
 
 /// A rank that reports `GDR 0` for the ring, and the line.
 fn refused(communicator: &Communicator) -> Option<(u32, &evidence::Quote)> {
-    communicator.members.iter().find_map(|(rank, member)| {
-        let seen = member.facts.rings_connected.as_ref()?;
-        matches!(seen.value, Some(evidence::facts::RingSummary { gpudirect: false, .. }))
-            .then_some((*rank, &seen.quote))
-    })
+    communicator
+        .members
+        .iter()
+        .find_map(|(rank, member)| Some((*rank, member.facts.ring_without_gpudirect()?)))
 }
 
 #[cfg(test)]

@@ -18,8 +18,8 @@ pub(super) fn read(log: &Log) -> Logged {
     reader.model(&mut logged);
     reader.run(&mut logged);
     reader.cluster(&mut logged);
-    let ranks = reader.ranks().map(|it| f64::from(it.0));
-    logged.measured = Measured::of(&log.case.training, &logged, ranks);
+    logged.ranks = reader.ranks().map(|it| it.0);
+    logged.measured = Measured::of(&log.case.training, &logged, logged.ranks.map(f64::from));
     logged
 }
 
@@ -349,8 +349,8 @@ impl<'a> Reader<'a> {
             if let Some(there) = there.filter(|it| each < *it) {
                 logged.say("cluster.pods", format!("1x{each}"), reported.source.quote());
                 logged.notes.push(format!(
-                    "NCCL counts {} nodes with {each} of {there} GPUs: each is taken as a machine of its own; `pods` in [cluster] says otherwise",
-                    reported.value.nodes
+                    "NCCL counts {} nodes with {each} of {there} GPUs: each is taken as a machine of its own; `pods` in [cluster] or --set pods={}x{each} says otherwise",
+                    reported.value.nodes, there / each
                 ));
             }
         } else if let (Some(there), Some((ranks, quote))) = (there, self.ranks()) {

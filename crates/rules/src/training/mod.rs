@@ -38,6 +38,8 @@ pub struct Logged {
     pub notes: Vec<String>,
     /// What flags say, which counts more than log and file.
     set: Vec<(String, Value)>,
+    /// Ranks of the job.
+    ranks: Option<u32>,
 }
 
 /// A key of a job file, and the line that gives its value.
@@ -69,6 +71,17 @@ pub enum NoJob {
     Lacks(Vec<Lack>),
     /// What they say is not a job.
     Wrong(JobError),
+    /// The pods of file or flag do not make the ranks of the log.
+    Ranks {
+        /// Ranks of the log.
+        ranks: u32,
+        /// Ranks with these pods.
+        job: u64,
+        /// Nodes.
+        nodes: u32,
+        /// Pods of a node, and GPUs of a pod.
+        pods: (u32, u32),
+    },
 }
 
 /// Something that is not known.
@@ -86,6 +99,10 @@ impl fmt::Display for NoJob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Wrong(error) => error.fmt(f),
+            Self::Ranks { ranks, job, nodes, pods: (pods, gpus) } => write!(
+                f,
+                "the log has {ranks} ranks, but {nodes} nodes with pods of {pods}x{gpus} have {job}: give pods that fit, or `nodes` as a flag"
+            ),
             Self::Lacks(all) => {
                 let each = |it: &Lack| format!("{} (`{}`)", it.what, it.key);
                 write!(f, "not known: {}", all.iter().map(each).collect::<Vec<_>>().join(", "))
@@ -133,6 +150,7 @@ impl Logged {
         }
         let mut offered = Job::of_value(tables.clone()).map_err(NoJob::Wrong)?;
         offered.notes.extend(self.notes.iter().cloned());
+        self.check_pods(file, &offered)?;
         let job = self.paths.apply(&offered).map_err(NoJob::Wrong)?;
         Ok(Described { job, offered, tables })
     }
@@ -164,7 +182,6 @@ impl Logged {
                 table.insert(name.to_owned(), value.clone());
             }
         }
-        pods_of_nodes(&mut tables, file);
         let mut tables = Value::Object(tables);
         for (key, value) in &self.set {
             let mut at = &mut tables;
@@ -176,18 +193,38 @@ impl Logged {
             }
             *at = value.clone();
         }
+        self.count_machines(file, &mut tables);
         tables
     }
-}
 
-/// NCCL counts pods as nodes: where the file says that pods share machines, there are fewer machines.
-fn pods_of_nodes(tables: &mut Map<String, Value>, file: &Value) {
-    let pods = file["cluster"]["pods"].as_str().and_then(|it| fabric::Layout::parse(it).ok());
-    let Some(each) = pods.map(|it| u64::from(it.pods_per_node)).filter(|it| *it > 1) else { return };
-    let Some(Value::Object(cluster)) = tables.get_mut("cluster") else { return };
-    let counted = cluster.get("nodes").and_then(Value::as_u64);
-    if let Some(nodes) = counted.filter(|it| file["cluster"]["nodes"].as_u64() != Some(*it)) {
-        cluster.insert("nodes".to_owned(), Value::from(nodes.div_ceil(each)));
+    /// NCCL counts pods as nodes: where a file or a flag says that pods share machines, there are fewer machines.
+    fn count_machines(&self, file: &Value, tables: &mut Value) {
+        let flag = |key: &str| self.set.iter().find(|it| it.0 == key).map(|it| &it.1);
+        let pods = flag("cluster.pods").or_else(|| file["cluster"].get("pods"));
+        let pods = pods.and_then(Value::as_str).and_then(|it| fabric::Layout::parse(it).ok());
+        let counted = self.get("cluster.nodes").and_then(Value::as_u64);
+        let (Some(pods), Some(counted), None) = (pods, counted, flag("cluster.nodes")) else { return };
+        if file["cluster"]["nodes"].as_u64() != Some(counted) {
+            tables["cluster"]["nodes"] = counted.div_ceil(pods.pods_per_node.into()).into();
+        }
+    }
+
+    /// Refuses pods of a file or a flag that would give another number of ranks than the log has.
+    fn check_pods(&self, file: &Value, job: &Job) -> Result<(), NoJob> {
+        let given = |name: &str| self.set.iter().any(|it| it.0 == format!("cluster.{name}"));
+        let Some(ranks) = self.ranks.filter(|it| u64::from(*it) != job.cluster.ranks()) else {
+            return Ok(());
+        };
+        if given("nodes") || !(given("pods") || !file["cluster"]["pods"].is_null()) {
+            return Ok(());
+        }
+        let cluster = &job.cluster;
+        Err(NoJob::Ranks {
+            ranks,
+            job: cluster.ranks(),
+            nodes: cluster.nodes,
+            pods: (cluster.pods, cluster.gpus),
+        })
     }
 }
 

@@ -55,13 +55,15 @@ impl Paths {
             (None, None) => None,
         };
         let mut networks: Vec<(NicKind, &Quote, bool)> = Vec::new();
-        for MemberLink { link, .. } in links() {
+        let mut elsewhere = None;
+        for MemberLink { link, member, .. } in links() {
             let Some((name, _, gpudirect)) = link.transport().and_then(Transport::network) else { continue };
             let Some(kind) = kind(log, name) else { continue };
             match networks.iter_mut().find(|it| it.0 == kind) {
                 Some(known) => known.2 &= gpudirect,
                 None => networks.push((kind, &link.quote, gpudirect)),
             }
+            elsewhere = elsewhere.or_else(|| member.facts.ring_without_gpudirect());
         }
         if let [first, second, ..] = networks.as_slice() {
             notes.push(format!(
@@ -71,15 +73,21 @@ impl Paths {
             ));
         }
         let used = networks.first();
+        let gpudirect = used.map(|it| match elsewhere.filter(|_| it.2) {
+            Some(ring) => {
+                notes.push(
+                    "the ranks in the log use GPUDirect, but NCCL reports GDR 0 for the ring: the ring is as slow as the rank without it"
+                        .to_owned(),
+                );
+                Path::new(false, ring)
+            }
+            None => Path::new(it.2, it.1),
+        });
         let chosen = || {
             let seen = log.case.networks().next()?;
             Some(Path::new(kind(log, &seen.value)?, &seen.quote))
         };
-        Self {
-            host_memory,
-            network: used.map(|it| Path::new(it.0, it.1)).or_else(chosen),
-            gpudirect: used.map(|it| Path::new(it.2, it.1)),
-        }
+        Self { host_memory, network: used.map(|it| Path::new(it.0, it.1)).or_else(chosen), gpudirect }
     }
 
     /// The same job over these paths.

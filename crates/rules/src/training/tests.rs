@@ -196,3 +196,39 @@ fn a_flag_counts_more_than_log_and_file() {
     assert_eq!((&tables["cluster"]["nodes"], &tables["run"]["seq"]), (&json!(4), &json!(4096)));
     assert_eq!(tables["cluster"]["inter"], json!({ "gbps": 100 }));
 }
+
+/// A pod of one GPU and one NIC: its connections use GPUDirect, the ring does not.
+const POD: &str = "a:1:2 [0] NCCL INFO NET/OFI Running on p4d.24xlarge platform, topology file /x/p4d.xml\n\
+    a:1:2 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 4 cudaDev 0 nvmlDev 0 busId 1000 commId 0x9 - Init START\n\
+    a:1:2 [0] NCCL INFO comm 0x1 rank 0 nRanks 4 nNodes 4 localRanks 1 localRank 0 MNNVL 0\n\
+    a:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Libfabric/0/GDRDMA\n\
+    a:1:2 [0] NCCL INFO Connected all rings, use ring PXN 0 GDR 0\n";
+
+#[test]
+fn a_ring_has_the_speed_of_the_rank_without_gpudirect() {
+    let cases = [(POD.to_owned(), false), (POD.replace("GDR 0", "GDR 1"), true)];
+    for (text, gpudirect) in cases {
+        let logged = logged(&text);
+        assert_eq!(logged.paths.gpudirect.as_ref().map(|it| it.value), Some(gpudirect), "{text}");
+        assert_eq!(logged.notes.iter().any(|it| it.contains("GDR 0")), !gpudirect);
+    }
+}
+
+#[test]
+fn pods_of_a_file_or_flag_make_the_ranks_of_the_log() {
+    let text = format!("{POD}{TRAINER}");
+    let job = |file: &Value, flags: &[(&str, Value)]| {
+        let mut logged = logged(&text);
+        flags.iter().for_each(|(key, value)| logged.set(key, value.clone()));
+        logged.job(file).map(|it| (it.job.cluster.nodes, it.job.cluster.pods, it.job.cluster.gpus))
+    };
+    let file = |pods: &str| json!({ "cluster": { "pods": pods }, "run": { "seq": 512 } });
+    assert_eq!(job(&file("4x1"), &[]), Ok((1, 4, 1)));
+    assert_eq!(job(&file("1x1"), &[]), Ok((4, 1, 1)));
+    let flags = [("cluster.pods", json!("2x1")), ("run.seq", json!(512))];
+    assert_eq!(job(&Value::Null, &flags), Ok((2, 2, 1)));
+    // The same four ranks are not sixteen, unless somebody asks for sixteen.
+    let wrong = NoJob::Ranks { ranks: 4, job: 16, nodes: 4, pods: (1, 4) };
+    assert_eq!(job(&file("1x4"), &[]), Err(wrong));
+    assert_eq!(job(&file("1x4"), &[("cluster.nodes", json!(4))]), Ok((4, 1, 4)));
+}
