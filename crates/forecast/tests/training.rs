@@ -308,6 +308,23 @@ fn experts_cost_what_their_tokens_do() {
 }
 
 #[test]
+fn groups_without_a_nic_of_their_own_are_slower() {
+    // Two groups of four GPUs on each node, or eight of one: the bytes of gradients through the NICs of a node are the same.
+    let gradients = |gpu: &str, intra: &str, nics: u32, tp: u32| {
+        let text = format!(
+            "[model]\nname = 'llama-3-8b'\n[cluster]\ngpu = '{gpu}'\ngpus_per_node = 8\nnodes = 8\nintra = '{intra}'\n\
+             inter = {{ kind = 'infiniband', nics = {nics}, gbps = 200 }}\n[run]\nframework = 'megatron'\nglobal_batch = 512\n\
+             seq = 2048\noverlap = false\ntp = {tp}\n"
+        );
+        step(&Job::read(&text).unwrap()).breakdown[Kind::Gradients].exposed.0
+    };
+    let share = |gpu, intra, nics| gradients(gpu, intra, nics, 2) / gradients(gpu, intra, nics, 8);
+    let (far, near) = (share("A100-80GB", "nvlink3", 4), share("A100-80GB", "nvlink3", 8));
+    assert!(far > 2.0 * near, "{far} and {near}: two GPUs share a NIC, and a group has only one of them");
+    assert!(share("H100-80GB", "nvlink4", 4) < 1.5 * near, "nothing published shows it on Hopper");
+}
+
+#[test]
 fn the_notes_are_met_without_a_fit() {
     let offload =
         "framework = 'deepspeed'\nzero = 3\noffload = { params = true, optimizer = true }\nseq = 512\n";

@@ -271,13 +271,12 @@ fn described_otherwise(rows: &[Row], calibration: &Calibration) -> String {
          as the published set of measurements is read: a model of A100 runs with FP16 takes the slow end of the first FlashAttention for\n  \
          them. With attention in several kernels the errors are {:.1} % and {:.1} %.\n\
          - `bigscience_a100` has BLOOM's vocabulary of 250,880. Where a row leaves it at 51,200, the error is {:.1} %.\n\
-         - `vtrain_multi`: with TP 2 and TP 4, one step takes longer by the same time whatever the micro-batch (3.6B: 0.27 s and 0.4 s): a data-parallel\n  \
-         group with two or four GPUs of a node reaches 25 to 35 GB/s of the 100 GB/s of its NICs, one with one GPU all of it. NCCL's rings of such\n  \
-         groups leave a node through a NIC that is far from the GPU. InternEvo's groups reach about 60 % and BLOOM's all, and no row says the release\n  \
-         of NCCL, so this is not modelled: the sweep of 40 layers, the one of seven that misses 5 %, has such a layout as the one predicted\n  \
-         fastest. The next one predicted, TP 8 with micro-batch 16, was measured 9 % slower than with 8, as no other sweep has it. With 39B, other\n  \
-         runs with TP 2 and TP 4 are 15 to 58 % slower than their neighbours without an order (TP 4, PP 8: micro-batches 3, 4, 6 take 17.6, 17.4,\n  \
-         16.1 s).\n",
+         - `vtrain_multi`: with TP 2 and TP 4, one step takes longer by the same time whatever the micro-batch (3.6B: 0.27 s and 0.4 s), and so do\n  \
+         `internevo`'s: `comm.far` in the constants, 8 GB/s of each NIC for groups that have one of the two GPUs beside it and others far away.\n  \
+         `bigscience_a100` gets 0.1 % worse with it. No row says the release of NCCL. The sweep of 40 layers is the one of seven that misses 5 %: its\n  \
+         two fastest predictions, TP 8 with micro-batches 16 and 8, are 1.6 % apart, and 16 was measured 9 % slower than 8, as in no other sweep.\n  \
+         With 39B, runs with TP 2 and TP 4 are 15 to 58 % slower than their neighbours without an order (TP 4, PP 8: micro-batches 3, 4, 6 take\n  \
+         17.6, 17.4, 16.1 s).\n",
         mean("sc21_t1", unfused),
         mean("korthikanti", unfused),
         mean("bigscience_a100", vocabulary)

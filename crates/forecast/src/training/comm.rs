@@ -38,6 +38,9 @@ pub(crate) struct Links<'m> {
     local: f64,
     /// GPUs of the job that share the NICs of a node.
     on_node: f64,
+    /// What the NICs of a node reach for groups that have one GPU beside each NIC and others farther away, and how many GPUs are
+    /// beside each.
+    far: Option<(f64, f64)>,
     /// GPUs of the job.
     all: f64,
     /// What was measured comes before what is modelled.
@@ -90,6 +93,7 @@ impl<'m> Links<'m> {
             on_node: cluster.on_node() as f64,
             #[allow(clippy::cast_precision_loss, reason = "ranks are far below 2^53")]
             all: cluster.ranks() as f64,
+            far: cluster.inter.and_then(|it| far(constants, cluster, &it)),
             measured: None,
             share: 1.0,
         }
@@ -101,6 +105,7 @@ impl<'m> Links<'m> {
             ring: self.ring * share,
             nvls: self.nvls.map(|it| it * share),
             node: self.node * share,
+            far: self.far.map(|it| (it.0 * share, it.1)),
             share: self.share * share,
             ..self
         }
@@ -116,8 +121,11 @@ impl<'m> Links<'m> {
         let local = (self.local / stride).floor().clamp(1.0, ranks);
         let nodes = (ranks / local).ceil();
         let inside = self.ring * (1.0 - self.small / (local * local).max(4.0));
+        // Rings of several GPUs, none of which share a NIC, enter a node through one and leave it from a GPU far from that NIC.
+        let far = self.far.filter(|it| local > 1.0 && stride >= it.1);
+        let node = far.map_or(self.node, |it| it.0.min(self.node));
         // Every GPU of a node is in such a group: together they share its NICs.
-        let outside = self.node * local / self.on_node / (1.0 + self.congestion * nodes.log2());
+        let outside = node * local / self.on_node / (1.0 + self.congestion * nodes.log2());
         let bandwidth = match (local > 1.0, nodes > 1.0) {
             (true, true) => inside.min(outside),
             (false, true) => outside,
@@ -245,6 +253,14 @@ impl Group<'_> {
         };
         links.launch + steps + (2.0 * (steps * wire).sqrt()).min(most) + wire
     }
+}
+
+/// What the NICs of a node reach for rings that leave it from a GPU far from the NIC, and how many GPUs are beside each NIC. Where
+/// every GPU has a NIC, published steps show nothing of it; for PCI Express 5.0 there is no measurement.
+fn far(constants: &Constants, cluster: &Cluster, inter: &Inter) -> Option<(f64, f64)> {
+    let beside = f64::from(cluster.gpus_there) / f64::from(inter.nics);
+    let old = cluster.gpu.compute < 90;
+    (beside > 1.0 && old).then(|| (f64::from(inter.nics) * constants.comm.far * 1e9, beside))
 }
 
 /// What the NICs of a node reach, in GB/s.

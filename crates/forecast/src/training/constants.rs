@@ -14,7 +14,7 @@ groups! {
     memory: Memory { share, full, heads, ffn, backward, operators, head, optimizer },
     experts: Experts { launch, host, moved },
     host: Host { ampere, hopper, backward, collective, softmax, blocking },
-    comm: Comm { tensor_hidden, hidden, slowdown, sends_hidden, congestion, prefetch, slowest },
+    comm: Comm { tensor_hidden, hidden, slowdown, sends_hidden, congestion, far, prefetch, slowest },
     early: Early { gathered, part },
     offload: Offload { pci, cpu_adam, threads },
     state: State { fragments, context, channel, workspace },
