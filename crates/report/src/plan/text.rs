@@ -12,6 +12,8 @@ use crate::text::{Style, wrap};
 
 /// Runners-up that are shown, and settings changed.
 const ROWS: usize = 6;
+/// A layout that loses less than this part is as fast as the best.
+const AS_FAST: f64 = 0.005;
 /// Layouts of the front that are shown, each with at most this share of the memory of the one before.
 const FRONT: (usize, f64) = (5, 0.8);
 
@@ -216,6 +218,11 @@ impl Plan {
             let time = Seconds(less.step_time_s);
             let text = match &less.best {
                 None => format!("still the best with {percent:.0} % less bandwidth between GPUs: {time}"),
+                Some(_) if less.loss < AS_FAST => {
+                    format!(
+                        "still as fast as the best with {percent:.0} % less bandwidth between GPUs: {time}"
+                    )
+                }
                 Some(other) => format!(
                     "with {percent:.0} % less bandwidth between GPUs it takes {time}; {} would then be {:.1} % faster: {}",
                     other.text,

@@ -87,12 +87,11 @@ fn network(job: &Job) -> Option<String> {
     let inter = cluster.inter?;
     let kind = inter.kind.network();
     let direct = if inter.gpudirect || inter.kind == NicKind::Ethernet { "" } else { " without GPUDirect" };
-    Some(format!(
-        "{} GPUs of a node share {} x {} of {kind}{direct}",
-        cluster.on_node(),
-        inter.nics,
-        inter.rate
-    ))
+    let who = match cluster.on_node() {
+        1 => "the GPU of a node has".to_owned(),
+        several => format!("{several} GPUs of a node share"),
+    };
+    Some(format!("{who} {} x {} of {kind}{direct}", inter.nics, inter.rate))
 }
 
 /// What a reader should know besides.

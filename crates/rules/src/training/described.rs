@@ -289,9 +289,8 @@ impl<'a> Reader<'a> {
             (_, _, Some((true, quote))) => Some(("fp16", quote)),
             _ => None,
         };
-        match found {
-            Some((name, quote)) => logged.say("run.precision", name, Some(quote)),
-            None => logged.notes.push("the log does not say the precision: bf16 is assumed".to_owned()),
+        if let Some((name, quote)) = found {
+            logged.say("run.precision", name, Some(quote));
         }
     }
 
@@ -350,7 +349,8 @@ impl<'a> Reader<'a> {
                 logged.say("cluster.pods", format!("1x{each}"), reported.source.quote());
                 logged.notes.push(format!(
                     "NCCL counts {} nodes with {each} of {there} GPUs: each is taken as a machine of its own; `pods` in [cluster] or --set pods={}x{each} says otherwise",
-                    reported.value.nodes, there / each
+                    reported.value.nodes,
+                    reported.value.nodes.min(there / each)
                 ));
             }
         } else if let (Some(there), Some((ranks, quote))) = (there, self.ranks()) {

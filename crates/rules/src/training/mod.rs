@@ -215,7 +215,8 @@ impl Logged {
         let Some(ranks) = self.ranks.filter(|it| u64::from(*it) != job.cluster.ranks()) else {
             return Ok(());
         };
-        if given("nodes") || !(given("pods") || !file["cluster"]["pods"].is_null()) {
+        let pods_given = given("pods") || !file["cluster"]["pods"].is_null();
+        if given("nodes") || !pods_given {
             return Ok(());
         }
         let cluster = &job.cluster;
