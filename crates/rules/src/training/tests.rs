@@ -219,7 +219,9 @@ fn pods_of_a_file_or_flag_make_the_ranks_of_the_log() {
     let text = format!("{POD}{TRAINER}");
     let job = |file: &Value, flags: &[(&str, Value)]| {
         let mut logged = logged(&text);
-        flags.iter().for_each(|(key, value)| logged.set(key, value.clone()));
+        for (key, value) in flags {
+            logged.set(key, value.clone());
+        }
         logged.job(file).map(|it| (it.job.cluster.nodes, it.job.cluster.pods, it.job.cluster.gpus))
     };
     let file = |pods: &str| json!({ "cluster": { "pods": pods }, "run": { "seq": 512 } });
