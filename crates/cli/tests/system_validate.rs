@@ -49,9 +49,11 @@ impl Bed {
 
     fn start(&self, results: &str, arguments: &[&str]) -> Running {
         let mut plumb = self.hosts.head().command(PLUMB);
-        plumb.args(["validate", "--ssh-config", &self.ssh, "--format", "json", "--timeout", "15s"]);
+        plumb.args(["validate", "--format", "json"]);
+        // A validation goes on in the way it was started.
         if !arguments.contains(&"--resume") {
             let list = format!("h[1-{}]", self.count);
+            plumb.args(["--ssh-config", &self.ssh, "--timeout", "15s"]);
             plumb.args(["--hosts", &list, "--results", &self.file(results)]);
         }
         Running::start(plumb.args(arguments))
@@ -189,6 +191,48 @@ fn a_node_without_sshd_is_named_and_the_others_are_measured() {
     let text = said.json["findings"][0]["text"].as_str().unwrap();
     assert!(text.starts_with("connection refused"), "{text}");
     assert!(said.json["text"].as_str().unwrap().contains("the others reach"), "{:#}", said.json);
+}
+
+#[test]
+fn a_validation_goes_on_with_its_own_machines_only() {
+    let bed = Bed::new(4);
+    let stop = |host: usize| {
+        for pid in bed.hosts[host].processes("sshd") {
+            signal(pid, Signal::KILL);
+        }
+    };
+    let start = |host: usize| bed.hosts.start_sshd(host);
+    let folder = bed.file("goes-on");
+    let resume = ["--resume", folder.as_str()];
+    let lines = || fs::read_to_string(PathBuf::from(&folder).join("journal.jsonl")).unwrap_or_default();
+    let measured = || lines().matches("\"entry\":\"measured\"").count();
+
+    stop(4);
+    let running = bed.start("goes-on", &["--links", "few"]);
+    running.until("the smoke test has run", || running.stderr().contains(" 3 smoke"));
+    for pid in bed.hosts.head().processes("plumb") {
+        signal(pid, Signal::KILL);
+    }
+    drop(running);
+    bed.hosts.are_left();
+    stop(2);
+    let before = measured();
+    let said = bed.validate("goes-on", &resume);
+    said.is(2, &[("node", &["h2"]), ("node", &["h4"])]);
+    let text = said.json["text"].as_str().unwrap();
+    assert!(text.contains("h2 took part before and does not answer now"), "{text}");
+    assert_eq!(measured(), before, "nothing is measured without it");
+
+    start(2);
+    bed.validate("goes-on", &resume).is(1, &[("node", &["h4"])]);
+    // A machine that came too late was not measured.
+    start(4);
+    let said = bed.validate("goes-on", &resume);
+    said.is(2, &[]);
+    let text = said.json["text"].as_str().unwrap();
+    assert!(text.contains("h4 was not measured"), "{text}");
+    let command = said.json["next"]["command"].as_str().unwrap();
+    assert!(command.starts_with("plumb validate --hosts 'h[1-4]' --ssh-config "), "{command}");
 }
 
 #[test]
@@ -342,7 +386,9 @@ fn slurm_runs_it_in_three_ways() {
     go(&Said::of(Running::start(&mut srun)), "the launcher");
 
     let mut written = hosts[1].command(PLUMB);
-    let written = testbed::output(written.args(arguments("sbatch")).args(["--slurm", "--nodes", "4"]));
+    let written =
+        testbed::output(written.args(arguments("sbatch")).args(["--slurm", "--dry-run", "--nodes", "4"]));
+    assert_eq!(written.status.code(), Some(0));
     let script = hosts.file("job.sh");
     fs::write(&script, &written.stdout).unwrap();
     let mut sbatch = hosts.slurm_command("sbatch");

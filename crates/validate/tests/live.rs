@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use validate::live::{Chosen, Engine, Entry, Launch, Line, Links, Measurement, Plan, Run, SCHEMA};
+use validate::live::{
+    Asked, Chosen, Engine, Entry, Failed, Launch, Line, Links, Measurement, Node, Plan, Reached, Run, SCHEMA,
+};
 use validate::simulate::{Model, Spec};
 use validate::{Class, Culprit, Host, Rates, Step, Verdict};
 
@@ -17,6 +19,7 @@ fn plan(hosts: usize, links: Links) -> Plan {
         links,
         least: None,
         seed: 1,
+        asked: Asked::default(),
     }
 }
 
@@ -183,4 +186,64 @@ fn an_interruption_at_any_line_loses_nothing() {
         assert!(rest.next().is_none(), "after {cut} lines");
         assert_eq!((verdict(&run), named(&run)), (verdict(&whole), named(&whole)), "after {cut} lines");
     }
+}
+
+/// A run of this fleet in which measurements fail where `fails` says so.
+fn failing(many: usize, fails: impl Fn(&Step, &[String]) -> bool) -> Run {
+    let plan = plan(many, Links::Few);
+    let mut model = Model::new(Spec::read(&format!("nodes={many}")).unwrap());
+    let mut run = Run::new(plan.clone());
+    run.take(Line { elapsed_s: 1.0, entry: chosen(&plan) });
+    while let Some(launch) = run.next() {
+        for entry in measured(&run, &launch, &mut model) {
+            let Entry::Measured(mut it) = entry else { continue };
+            if fails(&launch.step, &it.hosts) {
+                (it.rate, it.failed) = (None, Some("no such interface: eth9".to_owned()));
+            }
+            run.take(Line { elapsed_s: 2.0, entry: Entry::Measured(it) });
+        }
+        assert!(run.launches().len() < 100);
+    }
+    run
+}
+
+#[test]
+fn what_fails_everywhere_is_not_measured_again_and_again() {
+    let local = failing(4, |step, _| matches!(step, Step::Local(_)));
+    assert_eq!((local.futile(), local.launches().len()), (Some("no such interface: eth9"), 1));
+    // Each machine alone works, and no two of them together: three machines have three pairs, eight are asked twice.
+    for (many, rounds) in [(3, 3), (8, 2)] {
+        let network = failing(many, |_, hosts| hosts.len() > 1);
+        assert!(network.futile().is_some(), "{many}");
+        let pairs = network.launches().iter().filter(|it| matches!(it.step, Step::Pairs(_))).count();
+        assert_eq!(pairs, rounds, "{many}");
+    }
+    let one = failing(3, |_, hosts| hosts.iter().any(|it| it == "node001"));
+    assert_eq!(one.futile(), None);
+    assert_eq!(named(&one), [(Class::Node, Culprit::Host(Host(1)))]);
+}
+
+#[test]
+fn machines_that_do_not_answer_any_more_or_answer_too_late_are_known() {
+    let mut run = Run::new(plan(3, Links::Few));
+    let reached = |host: &str, answers: bool| {
+        let failed = (!answers).then(|| Failed { text: "down".to_owned(), action: String::new() });
+        let (address, version, clock_s) = (None, None, None);
+        let entry = Entry::Reached(Reached { host: host.to_owned(), failed, address, version, clock_s });
+        Line { elapsed_s: 1.0, entry }
+    };
+    for (host, answers) in [("node000", true), ("node001", true), ("node002", false)] {
+        run.take(reached(host, answers));
+    }
+    let mut first_two = run.plan().clone();
+    first_two.hosts.truncate(2);
+    for host in &first_two.hosts {
+        let node = Node { host: host.clone(), facts: None, failed: None };
+        run.take(Line { elapsed_s: 1.0, entry: Entry::Node(node) });
+    }
+    run.take(Line { elapsed_s: 1.0, entry: chosen(&first_two) });
+    assert_eq!((run.lost(), run.late()), (vec![], vec![]));
+    run.take(reached("node000", false));
+    run.take(reached("node002", true));
+    assert_eq!((run.lost(), run.late()), (vec!["node000"], vec!["node002"]));
 }

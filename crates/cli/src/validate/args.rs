@@ -6,10 +6,20 @@ use std::time::Duration;
 use clap::{Args, ValueEnum, ValueHint};
 use fabric::catalogue::Model;
 
+#[cfg(target_os = "linux")]
+use ::validate::live::{self, Asked, Plan};
+
 use crate::args::{bandwidth, machine};
 use crate::fleet::Format;
 
-#[derive(Debug, Args)]
+/// How long a validation may take.
+#[cfg(target_os = "linux")]
+const BUDGET: Duration = Duration::from_secs(30 * 60);
+/// How long a measurement may take.
+#[cfg(target_os = "linux")]
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Clone, Args)]
 #[command(
     after_help = "Exit codes: 0 GO; 1 NO-GO: some machines must be taken out or repaired; 2 INCONCLUSIVE, or plumb could not validate."
 )]
@@ -24,8 +34,8 @@ pub(crate) struct Validate {
     #[arg(long, value_name = "LIST|FILE", help_heading = "Machines")]
     pub(crate) hosts: Option<String>,
 
-    /// Validate the nodes of a Slurm allocation, with srun. Outside of an allocation, print the batch script that does it. Without --hosts
-    /// and --slurm, plumb validates the machines of the launcher that started it: mpirun, srun, torchrun or an Indexed Job of Kubernetes,
+    /// Validate the nodes of a Slurm allocation, with srun. Outside of an allocation, print the batch script that does it, for sbatch
+    /// (--slurm --dry-run --nodes N). Without --hosts and --slurm, plumb validates the machines of the launcher that started it: mpirun, srun, torchrun or an Indexed Job of Kubernetes,
     /// with one process per machine.
     #[arg(long, help_heading = "Machines")]
     pub(crate) slurm: bool,
@@ -51,7 +61,7 @@ pub(crate) struct Validate {
     #[arg(long, value_name = "NAME", requires = "slurm", help_heading = "Machines")]
     pub(crate) partition: Option<String>,
 
-    /// Continue the validation in this results folder: what was measured is not measured again.
+    /// Continue the validation in this results folder, in the way it was started: what was measured is not measured again.
     #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath, help_heading = "Machines")]
     pub(crate) resume: Option<PathBuf>,
 
@@ -69,21 +79,21 @@ pub(crate) struct Validate {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Machines")]
     pub(crate) ssh_config: Option<PathBuf>,
 
-    /// How long it may take in all: 30m, 90s, 1h. When the time is spent, the verdict is about what was measured.
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "30m", help_heading = "Measurements")]
-    pub(crate) budget: Duration,
+    /// How long it may take in all: 30m, 90s, 1h. When the time is spent, the verdict is about what was measured. [default: 30m]
+    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Measurements")]
+    pub(crate) budget: Option<Duration>,
 
-    /// A measurement that takes longer than this has failed.
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "60s", help_heading = "Measurements")]
-    pub(crate) timeout: Duration,
+    /// A measurement that takes longer than this has failed. [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Measurements")]
+    pub(crate) timeout: Option<Duration>,
 
     /// Whether every pair of machines is measured, which is the only way to find a single slow link: auto does so if half of the time
     /// that is left is enough.
-    #[arg(long, value_enum, default_value_t = Links::Auto, value_name = "WHICH", help_heading = "Measurements")]
+    #[arg(long, value_enum, default_value_t = Links::Auto, value_name = "WHICH", conflicts_with = "resume", help_heading = "Measurements")]
     pub(crate) links: Links,
 
     /// What moves the data: NCCL on GPUs, or host memory over TCP; auto uses NCCL where every machine has GPUs.
-    #[arg(long, value_enum, default_value_t = Engine::Auto, help_heading = "Measurements")]
+    #[arg(long, value_enum, default_value_t = Engine::Auto, conflicts_with = "resume", help_heading = "Measurements")]
     pub(crate) engine: Engine,
 
     /// The network to use: an interface, an address or a subnet.
@@ -92,11 +102,11 @@ pub(crate) struct Validate {
 
     /// What all machines together must reach, in GB/s of bus bandwidth. By default what is normal for --instance, otherwise near to
     /// what pairs of these machines reach.
-    #[arg(long, value_name = "GB/s", value_parser = bandwidth, help_heading = "Measurements")]
+    #[arg(long, value_name = "GB/s", value_parser = bandwidth, conflicts_with = "resume", help_heading = "Measurements")]
     pub(crate) least: Option<f64>,
 
     /// The machine type, for the bandwidth that is normal there: p5.48xlarge, dgx-h100.
-    #[arg(long, value_name = "NAME", value_parser = machine, help_heading = "Measurements")]
+    #[arg(long, value_name = "NAME", value_parser = machine, conflicts_with = "resume", help_heading = "Measurements")]
     pub(crate) instance: Option<&'static Model>,
 
     /// Write every measurement to this new folder; by default plumb-validate-DATE-TIME.
@@ -104,7 +114,7 @@ pub(crate) struct Validate {
     pub(crate) results: Option<PathBuf>,
 
     /// Print every command that would be started, and where; start nothing.
-    #[arg(long, help_heading = "Answer")]
+    #[arg(long, conflicts_with_all = ["resume", "replay", "simulate"], help_heading = "Answer")]
     pub(crate) dry_run: bool,
 
     #[command(flatten)]
@@ -135,6 +145,56 @@ pub(crate) enum Engine {
     Auto,
     Host,
     Nccl,
+}
+
+#[cfg(target_os = "linux")]
+impl Validate {
+    /// How long it may take in all.
+    pub(crate) fn budget(&self) -> Duration {
+        self.budget.unwrap_or(BUDGET)
+    }
+
+    /// After which time a measurement has failed.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout.unwrap_or(TIMEOUT)
+    }
+
+    /// How machines are asked, for whoever continues.
+    pub(crate) fn asked(&self) -> Asked {
+        Asked {
+            // Another working folder is another start of a relative path.
+            ssh_config: self.ssh_config.as_ref().map(|it| std::path::absolute(it).unwrap_or(it.clone())),
+            net: self.net.clone(),
+            engine: match self.engine {
+                Engine::Auto => None,
+                Engine::Host => Some(live::Engine::Host),
+                Engine::Nccl => Some(live::Engine::Nccl),
+            },
+            instance: self.instance.map(|it| it.name.to_owned()),
+            gpus: self.health.gpus,
+        }
+    }
+
+    /// With what an interrupted validation was started with. How machines are reached may be another way now; what they are measured
+    /// with may not.
+    pub(crate) fn continuing(self, plan: &Plan) -> Self {
+        let asked = &plan.asked;
+        let spent = self.budget.unwrap_or_else(|| BUDGET.max(Duration::from_secs(plan.budget_s)));
+        Self {
+            budget: Some(spent),
+            timeout: self.timeout.or(Some(Duration::from_secs(plan.timeout_s))),
+            ssh_config: self.ssh_config.or_else(|| asked.ssh_config.clone()),
+            net: self.net.or_else(|| asked.net.clone()),
+            engine: match asked.engine {
+                None => Engine::Auto,
+                Some(live::Engine::Host) => Engine::Host,
+                Some(live::Engine::Nccl) => Engine::Nccl,
+            },
+            instance: asked.instance.as_deref().and_then(|it| machine(it).ok()),
+            health: crate::node::Health { gpus: asked.gpus, ..self.health },
+            ..self
+        }
+    }
 }
 
 /// `30m`, `90s`, `1h`, `1h30m`, `45` seconds.

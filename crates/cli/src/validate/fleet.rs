@@ -1,7 +1,8 @@
 //! Which machines, and how they are reached.
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -41,8 +42,16 @@ enum Kind {
     Kubernetes,
 }
 
-/// None where this process is a worker of another and has done its work, or has written a script.
-pub(super) fn open(args: &Validate, earlier: Option<&Run>) -> Result<Option<Fleet>, String> {
+/// Machines to validate, or what was done instead.
+pub(super) enum Opened {
+    Fleet(Fleet),
+    /// This process is a worker of another and has done its work.
+    Worked,
+    /// A batch script is written: nothing is validated yet.
+    Written,
+}
+
+pub(super) fn open(args: &Validate, earlier: Option<&Run>) -> Result<Opened, String> {
     let kind = match (args.slurm, earlier.map(|it| it.plan().way.as_str())) {
         _ if args.kubernetes => Kind::Kubernetes,
         (_, Some("kubectl")) => {
@@ -54,22 +63,25 @@ pub(super) fn open(args: &Validate, earlier: Option<&Run>) -> Result<Option<Flee
         _ => Kind::Inside,
     };
     match kind {
-        Kind::Ssh => over_ssh(args, earlier).map(Some),
+        Kind::Ssh => over_ssh(args, earlier).map(Opened::Fleet),
         Kind::Srun if !in_allocation() => {
+            if earlier.is_some() {
+                return Err("not inside a Slurm allocation: continue it inside salloc or sbatch".to_owned());
+            }
             script(args)?;
-            Ok(None)
+            Ok(Opened::Written)
         }
         Kind::Srun => {
             let hosts = match earlier {
                 Some(run) => parsed(run)?,
                 None => hosts_of_slurm(&variable).map_err(|it| it.to_string())?,
             };
-            let way = Srun::new(Client { most: Some(args.timeout), ..Client::srun() })
+            let way = Srun::new(Client { most: Some(args.timeout()), ..Client::srun() })
                 .map_err(|it| it.to_string())?;
-            Ok(Some(Fleet { hosts, way: Box::new(way), missing: Vec::new() }))
+            Ok(Opened::Fleet(Fleet { hosts, way: Box::new(way), missing: Vec::new() }))
         }
         Kind::Inside => inside(),
-        Kind::Kubernetes => in_pods(args).map(Some),
+        Kind::Kubernetes => in_pods(args).map(Opened::Fleet),
     }
 }
 
@@ -87,7 +99,7 @@ fn over_ssh(args: &Validate, earlier: Option<&Run>) -> Result<Fleet, String> {
         (None, Some(run)) => parsed(run)?,
         (None, None) => Vec::new(),
     };
-    let mut client = Client { most: Some(args.timeout), ..Client::ssh() };
+    let mut client = Client { most: Some(args.timeout()), ..Client::ssh() };
     if let Some(path) = &args.ssh_config {
         client.arguments = vec!["-F".into(), path.clone().into_os_string()];
     }
@@ -101,12 +113,12 @@ fn parsed(run: &Run) -> Result<Vec<Host>, String> {
 }
 
 /// The processes of a launcher: rank 0 drives, the others work for it until it is done.
-fn inside() -> Result<Option<Fleet>, String> {
+fn inside() -> Result<Opened, String> {
     let identity = RankIdentity::detect(&variable).map_err(|it| it.to_string())?.ok_or(
         "which machines? --hosts node[01-16], --hosts FILE, --slurm, or start plumb with mpirun, srun or torchrun",
     )?;
     match Inside::join(identity, JOIN).map_err(|it| it.to_string())? {
-        Joined::Followed => Ok(None),
+        Joined::Followed => Ok(Opened::Worked),
         Joined::Driver(way) => {
             let absent = |rank: &usize| {
                 let text = "did not connect to rank 0".to_owned();
@@ -114,7 +126,7 @@ fn inside() -> Result<Option<Fleet>, String> {
                 (format!("rank{rank}"), Failed { text, action })
             };
             let (hosts, missing) = (way.hosts(), way.missing().iter().map(absent).collect());
-            Ok(Some(Fleet { hosts, way: Box::new(way), missing }))
+            Ok(Opened::Fleet(Fleet { hosts, way: Box::new(way), missing }))
         }
     }
 }
@@ -135,7 +147,7 @@ fn in_pods(args: &Validate) -> Result<Fleet, String> {
         ..Request::new(::manifest::Kind::Job, machine, pods)
     };
     // Pods that nobody deletes end some time after plumb would have ended.
-    let seconds = u32::try_from(args.budget.as_secs().saturating_add(START.as_secs())).unwrap_or(u32::MAX);
+    let seconds = u32::try_from(args.budget().as_secs().saturating_add(START.as_secs())).unwrap_or(u32::MAX);
     let options = KubernetesOptions {
         manifest: ::manifest::write_waiting(&request, seconds)?,
         name,
@@ -144,8 +156,9 @@ fn in_pods(args: &Validate) -> Result<Fleet, String> {
         container: "node".to_owned(),
         wait: START,
     };
-    let mut way = Kubernetes::new(Client { most: Some(args.timeout), ..Client::kubectl() }, options.clone())
-        .map_err(|it| it.to_string())?;
+    let mut way =
+        Kubernetes::new(Client { most: Some(args.timeout()), ..Client::kubectl() }, options.clone())
+            .map_err(|it| it.to_string())?;
     if args.dry_run {
         return around(&way, &options.manifest).map(|()| Fleet {
             hosts: way.hosts(),
@@ -178,6 +191,12 @@ fn around(way: &Kubernetes, manifest: &str) -> Result<(), String> {
 
 /// The batch script that runs this command inside an allocation.
 fn script(args: &Validate) -> Result<(), String> {
+    let Some(nodes) = args.nodes else {
+        return Err(
+            "not inside a Slurm allocation, where plumb writes the batch script that validates one: --nodes N says how many nodes it asks for"
+                .to_owned(),
+        );
+    };
     let own = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
     let mut command: Vec<OsString> = vec![own.into_os_string()];
     // An allocation has its nodes; the rest is for plumb.
@@ -186,35 +205,39 @@ fn script(args: &Validate) -> Result<(), String> {
         let text = word.to_string_lossy();
         if ["--nodes", "--partition"].contains(&text.as_ref()) {
             given.next();
-        } else if !["--nodes=", "--partition="].iter().any(|it| text.starts_with(it)) {
+        } else if text != "--dry-run" && !["--nodes=", "--partition="].iter().any(|it| text.starts_with(it)) {
             command.push(word);
         }
     }
     let script = BatchScript {
-        nodes: args.nodes,
+        nodes: Some(nodes),
         partition: args.partition.clone(),
         // Slurm ends the job some time after plumb has ended itself.
-        minutes: Some(args.budget.as_secs().div_ceil(60) + 5),
+        minutes: Some(args.budget().as_secs().div_ceil(60) + 5),
         name: "plumb-validate".to_owned(),
         output: Some("plumb-validate-%j.out".to_owned()),
         ..BatchScript::default()
     };
     let text = script.text(&command).map_err(|error| error.to_string())?;
-    crate::complain(
-        "note: not inside a Slurm allocation: this is the script that validates one; submit it with: plumb validate --slurm ... | sbatch",
-    );
+    if !args.dry_run {
+        crate::complain(
+            "note: not inside a Slurm allocation: nothing was validated. This is the script that validates one; submit it with: plumb validate --slurm --dry-run ... | sbatch",
+        );
+    }
     io::stdout().write_all(text.as_bytes()).map_err(|error| error.to_string())
 }
 
 /// A file, if there is one of this name; otherwise a list.
 fn listed(text: &str) -> Result<Vec<Host>, String> {
     let path = Path::new(text);
-    if path.is_file() {
-        let length = path.metadata().map_or(0, |it| it.len());
-        if length > LONGEST {
+    // A pipe of the shell, `<(scontrol show hostnames)`, is a file too.
+    if path.exists() && !path.is_dir() {
+        let mut lines = String::new();
+        let file = File::open(path).map_err(|error| format!("{text}: {error}"))?;
+        file.take(LONGEST + 1).read_to_string(&mut lines).map_err(|error| format!("{text}: {error}"))?;
+        if lines.len() as u64 > LONGEST {
             return Err(format!("{text}: is longer than 1 MiB: not a list of hosts"));
         }
-        let lines = std::fs::read_to_string(path).map_err(|error| format!("{text}: {error}"))?;
         return hosts_of_file(&lines).map_err(|error| format!("{text}: {error}"));
     }
     if text.contains('/') {

@@ -65,6 +65,12 @@ fn parse(text: &[u8]) -> Result<(Run, usize), Broken> {
     let whole = text.iter().rposition(|it| *it == b'\n').map_or(0, |it| it + 1);
     let mut lines = text[..whole].split(|it| *it == b'\n').enumerate();
     let (_, first) = lines.next().unwrap_or_default();
+    if first.is_empty() {
+        return Err(Broken {
+            line: None,
+            reason: "is empty: nothing was written before plumb ended".to_owned(),
+        });
+    }
     let plan: Plan = serde_json::from_slice(first)
         .map_err(|error| Broken::line(1, "not the journal of a validation: ", &error))?;
     if plan.schema != SCHEMA {
@@ -214,7 +220,7 @@ fn date(days: u64) -> (u64, u64, u64) {
 mod tests {
     use std::path::Path;
 
-    use ::validate::live::{Entry, Links, Plan, SCHEMA};
+    use ::validate::live::{Asked, Entry, Links, Plan, SCHEMA};
 
     use super::{Journal, date, parse, read};
 
@@ -229,6 +235,7 @@ mod tests {
             links: Links::Auto,
             least: None,
             seed: 1,
+            asked: Asked::default(),
         }
     }
 
@@ -261,7 +268,7 @@ mod tests {
     #[test]
     fn other_files_are_refused_in_words() {
         let says = |text: &[u8]| parse(text).err().unwrap().at(Path::new("r/journal.jsonl"));
-        assert!(says(b"").contains("not the journal of a validation"));
+        assert!(says(b"").contains("is empty"));
         assert!(says(b"{}\n").starts_with("r/journal.jsonl:1: not the journal"));
         let broken = serde_json::to_string(&plan()).unwrap() + "\n{\"elapsed_s\":1.0,\n";
         let broken = says(broken.as_bytes());

@@ -8,6 +8,7 @@ use ::validate::live::{Chosen, Engine, Entry, Failed, Launch, Node, Plan, Reache
 use launch::{Host, Obstacle, ObstacleKind, Placed, Stop, Way};
 use report::{Beside, Validate};
 
+use super::fleet::Opened;
 use super::folder::{self, Journal};
 use super::measure::{Outcome, Site, tries};
 use super::progress::Progress;
@@ -19,8 +20,8 @@ use crate::{UNDECIDED, complain};
 const LOCAL_RANKS: usize = 2;
 
 /// Everything that a validation works with.
-pub(super) struct Drive<'a> {
-    args: &'a args::Validate,
+pub(super) struct Drive {
+    args: args::Validate,
     way: Box<dyn Way>,
     site: Site,
     journal: Journal,
@@ -29,6 +30,16 @@ pub(super) struct Drive<'a> {
     stop: Stop,
     /// How the journal names the machines.
     names: Vec<(String, Host)>,
+}
+
+/// What is to be done.
+enum Begun {
+    /// A validation.
+    Drive(Box<Drive>),
+    /// Nothing more: this process was a worker of another, or said what it would do.
+    Done,
+    /// Nothing more: a batch script is written.
+    Written,
 }
 
 /// How it ended.
@@ -42,9 +53,11 @@ enum End {
 }
 
 pub(super) fn run(args: &args::Validate, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
-    let drive = match Drive::new(args) {
-        Ok(Some(it)) => it,
-        Ok(None) => return Ok(crate::CLEAN),
+    let drive = match Drive::begin(args.clone()) {
+        Ok(Begun::Drive(it)) => it,
+        Ok(Begun::Done) => return Ok(crate::CLEAN),
+        // Nothing was validated.
+        Ok(Begun::Written) => return Ok(UNDECIDED),
         Err(reason) => return Ok(failed(&reason)),
     };
     match drive.run_all() {
@@ -58,18 +71,22 @@ fn failed(reason: &dyn std::fmt::Display) -> u8 {
     UNDECIDED
 }
 
-impl<'a> Drive<'a> {
-    /// None where this process is a worker of another, or only says what it would do.
-    fn new(args: &'a args::Validate) -> Result<Option<Self>, String> {
+impl Drive {
+    fn begin(mut args: args::Validate) -> Result<Begun, String> {
         let (run, journal) = match &args.resume {
             Some(path) => {
                 let (journal, mut run) = Journal::resume(path)?;
-                run.set_limits(args.budget.as_secs(), args.timeout.as_secs());
+                args = args.continuing(run.plan());
+                run.set_limits(args.budget().as_secs(), args.timeout().as_secs());
                 (Some(run), Some(journal))
             }
             None => (None, None),
         };
-        let Some(mut fleet) = fleet::open(args, run.as_ref())? else { return Ok(None) };
+        let mut fleet = match fleet::open(&args, run.as_ref())? {
+            Opened::Fleet(it) => it,
+            Opened::Written if !args.dry_run => return Ok(Begun::Written),
+            Opened::Written | Opened::Worked => return Ok(Begun::Done),
+        };
         // From here on: a worker of a launcher ends as its launcher wants.
         let stop = Stop::on_signals().map_err(|error| error.to_string())?;
         let names: Vec<(String, Host)> = fleet.hosts.iter().map(|it| (it.to_string(), it.clone())).collect();
@@ -79,8 +96,8 @@ impl<'a> Drive<'a> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             way: fleet.way.name().to_owned(),
             hosts: names.iter().map(|it| it.0.clone()).chain(missing.iter().map(|it| it.0.clone())).collect(),
-            budget_s: args.budget.as_secs(),
-            timeout_s: args.timeout.as_secs(),
+            budget_s: args.budget().as_secs(),
+            timeout_s: args.timeout().as_secs(),
             links: match args.links {
                 args::Links::Auto => ::validate::live::Links::Auto,
                 args::Links::All => ::validate::live::Links::All,
@@ -88,11 +105,12 @@ impl<'a> Drive<'a> {
             },
             least: args.least,
             seed: 1,
+            asked: args.asked(),
         };
         let site = Site { hosts: names.iter().cloned().collect(), net: args.net.clone(), ..Site::default() };
         if args.dry_run {
-            super::dry_run::show(&mut *fleet.way, &site, plan, args).map_err(|error| error.to_string())?;
-            return Ok(None);
+            super::dry_run::show(&mut *fleet.way, &site, plan, &args).map_err(|error| error.to_string())?;
+            return Ok(Begun::Done);
         }
         let (run, journal) = match (run, journal) {
             (Some(run), Some(journal)) => (run, journal),
@@ -108,7 +126,8 @@ impl<'a> Drive<'a> {
             let entry = Reached { host, failed, address: None, version: None, clock_s: None };
             journal.add(&mut run, Entry::Reached(entry));
         }
-        Ok(Some(Self { args, way: fleet.way, site, journal, run, progress, stop, names }))
+        let drive = Self { args, way: fleet.way, site, journal, run, progress, stop, names };
+        Ok(Begun::Drive(Box::new(drive)))
     }
 
     fn run_all(mut self) -> Result<Validate, String> {
@@ -161,6 +180,10 @@ impl<'a> Drive<'a> {
         self.reach()?;
         if self.stop.is_set() {
             return Ok(End::Interrupted);
+        }
+        // Measurements without them would fail one after the other, and be taken for results.
+        if !self.run.lost().is_empty() {
+            return Ok(End::Whole);
         }
         if self.run.chosen().is_none() {
             self.probe()?;
@@ -230,8 +253,12 @@ impl<'a> Drive<'a> {
             progress.count(0, "reach", done, many);
         };
         way.place(&hosts, stop, &mut each).map_err(|error| error.to_string())?;
-        let not = if bad.is_empty() { String::new() } else { format!("; not {}", bad.join(", ")) };
-        progress.line(0, "reach", &format!("{} of {} answer{not}", many - bad.len(), super::machines(many)));
+        let not = match &bad[..] {
+            [] => String::new(),
+            [one] => format!("; {one} does not"),
+            several => format!("; {} do not", report::compact(several)),
+        };
+        progress.line(0, "reach", &format!("{} of {many} machines answer{not}", many - bad.len()));
         Ok(())
     }
 
@@ -244,7 +271,7 @@ impl<'a> Drive<'a> {
         if open.is_empty() {
             return Ok(());
         }
-        let request = node::request(&open, self.run.plan().timeout_s, self.args);
+        let request = node::request(&open, self.run.plan().timeout_s, &self.args);
         let (many, mut done) = (open.len(), 0);
         let Self { way, journal, run, progress, stop, .. } = self;
         let mut each = |ended: &launch::Ended| {
@@ -293,7 +320,7 @@ impl<'a> Drive<'a> {
             Engine::Nccl => (gpus.max(1), gpus.max(1)),
             Engine::Host => (1, LOCAL_RANKS),
         };
-        let expected = super::expected::of(self.args, engine, hosts.len(), ranks);
+        let expected = super::expected::of(&self.args, engine, hosts.len(), ranks);
         Some(Chosen {
             nics: parts::nics(&answered, engine, self.args.net.as_deref()),
             hosts,

@@ -49,6 +49,12 @@ pub(crate) fn run(args: &Validate, colour: Colour, out: &mut impl Write) -> io::
         }
         return crate::node::healthcheck(args.health, args.instance, out);
     }
+    if args.resume.is_some() && args.health.gpus.is_some() {
+        complain(
+            "error: --gpus does not go with --resume: a validation is continued with what it began with",
+        );
+        return Ok(UNDECIDED);
+    }
     if let Some(path) = &args.page {
         return again(path, args, out);
     }

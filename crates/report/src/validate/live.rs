@@ -4,7 +4,8 @@ use ::validate::live::{Engine, Launch as Launched, Run};
 use ::validate::{Class, Culprit, Fleet, Host, Step, Usual, Validation, Verdict};
 
 use super::simulated::{accused, headline, launch, named_out, open};
-use super::{Accused, Launch, Matrix, Next, Split, Stage, Validate, bandwidth, list, word};
+use super::{Accused, Launch, Matrix, Next, Split, Stage, Validate, bandwidth, word};
+use crate::hosts::compact;
 use crate::text::counted;
 
 /// A clock this far off is worth a word: lines of two logs can no longer be put in order.
@@ -80,6 +81,13 @@ impl Validate {
             if verdict == Verdict::Go && !blocked.is_empty() {
                 verdict = Verdict::NoGo;
             }
+            if let [_, ..] = &run.late()[..] {
+                not_known.push(format!(
+                    "whether {} is fit: it did not answer when this validation began, and was not measured",
+                    compact(&run.late())
+                ));
+                verdict = if verdict == Verdict::Go { Verdict::Inconclusive } else { verdict };
+            }
             let samples = validation.search().samples();
             let reference = validation.search().judgement().reference.filter(|_| !samples.is_empty());
             matrix = reference.map(|it| Matrix::of(fleet, samples, &it, "pairs".to_owned()));
@@ -91,6 +99,12 @@ impl Validate {
             }
         } else if !blocked.is_empty() && blocked.len() == plan.hosts.len() {
             verdict = Verdict::NoGo;
+        }
+        if let Some(why) = run.futile() {
+            // Whoever fails where all fail is not accused.
+            findings.truncate(blocked.len());
+            not_known.push(format!("what these machines reach: the collective failed everywhere ({why})"));
+            verdict = Verdict::Inconclusive;
         }
         if let Some(what) = &beside.unmeasured {
             not_known.insert(0, what.clone());
@@ -157,9 +171,7 @@ fn unreachable(run: &Run) -> Vec<Unfit> {
             blocks: true,
         })
     };
-    // One that took part and was lost later is judged by its measurements.
-    let takes_part = |host: &&String| run.chosen().is_some_and(|it| it.hosts.contains(host));
-    run.plan().hosts.iter().filter(|it| !takes_part(it)).filter_map(failed).collect()
+    run.plan().hosts.iter().filter_map(failed).collect()
 }
 
 fn unfit(it: &Unfit) -> Accused {
@@ -327,18 +339,40 @@ fn sentence(
             out.extend(fleet.hosts().filter(|it| !rest.contains(it)).map(|it| fleet.name(it).to_owned()));
             out.sort();
             out.dedup();
-            let best =
-                validation.without().rate().or(validation.all().rate().filter(|_| measured == Verdict::Go));
-            let proof =
-                best.map(|it| format!("; the others reach {} together", bandwidth(it))).unwrap_or_default();
-            format!("NO-GO: take out or repair {}{proof}", list(&named_out(&out, findings), 8))
+            // Without the machines that measurements accuse; those that something else stands against may be among the measured.
+            let (together, reached) = match validation.without().rate() {
+                Some(rate) => (rest, Some(rate)),
+                None => {
+                    (fleet.hosts().collect(), validation.all().rate().filter(|_| measured == Verdict::Go))
+                }
+            };
+            let without_them =
+                !together.iter().any(|it| blocked.iter().any(|out| out.host == fleet.name(*it)));
+            let proof = match reached.map(bandwidth) {
+                None => String::new(),
+                Some(rate) if without_them => format!("; the others reach {rate} together"),
+                Some(rate) => format!("; with them, {} machines reach {rate} together", together.len()),
+            };
+            format!("NO-GO: take out or repair {}{proof}", compact(&named_out(&out, findings)))
         }
+        Verdict::Inconclusive if run.futile().is_some() => format!(
+            "INCONCLUSIVE: the collective failed on all machines alike, which is no fault of one of them: {}",
+            run.futile().unwrap_or_default()
+        ),
+        Verdict::Inconclusive if run.next().is_some() && !run.lost().is_empty() => format!(
+            "INCONCLUSIVE: not continued, because {} took part before and does not answer now",
+            compact(&run.lost())
+        ),
         Verdict::Inconclusive if run.next().is_some() => {
             let named: Vec<String> = findings.iter().flat_map(|it| it.hosts.clone()).collect();
-            let so_far =
-                if named.is_empty() { String::new() } else { format!("; so far: {}", list(&named, 8)) };
+            let so_far = if named.is_empty() { String::new() } else { format!("; so far: {}", compact(&named)) };
             format!("INCONCLUSIVE: it ended before there was a verdict{so_far}")
         }
+        Verdict::Inconclusive if measured == Verdict::Go && !run.late().is_empty() => format!(
+            "INCONCLUSIVE: {} was not measured; the other {} are fit",
+            compact(&run.late()),
+            fleet.len()
+        ),
         Verdict::Inconclusive if measured == Verdict::Go && beside.unmeasured.is_some() => {
             let rate =
                 validation.all().rate().map(|it| format!(": over TCP the machines reach {}", bandwidth(it)));
@@ -390,13 +424,17 @@ fn reach(run: &Run, total: usize, unreachable: &[Unfit]) -> Stage {
         () if unreachable.is_empty() => "ok",
         () => "failed",
     };
-    let names: Vec<String> = unreachable.iter().map(|it| it.host.clone()).collect();
-    let not = if names.is_empty() { String::new() } else { format!("; not {}", list(&names, 4)) };
+    let names: Vec<&str> = unreachable.iter().map(|it| it.host.as_str()).collect();
+    let not = match &names[..] {
+        [] => String::new(),
+        [one] => format!("; {one} does not"),
+        several => format!("; {} do not", compact(several)),
+    };
     let clocks: Vec<f64> = run.reached().values().filter_map(|it| it.clock_s).map(f64::abs).collect();
     let worst = clocks.iter().copied().fold(0.0, f64::max);
     let clock =
         if clocks.is_empty() { String::new() } else { format!(", clocks within {}", short_time(worst)) };
-    stage(0, "reach", verdict, format!("{answered} of {total} machines answer{not}{clock}"))
+    stage(0, "reach", verdict, format!("{answered} of {total} machines answer{clock}{not}"))
 }
 
 /// `4 ms`, `1.3 s`.
@@ -409,17 +447,22 @@ fn node(run: &Run, unfit: &[Unfit]) -> Stage {
     if run.nodes().is_empty() {
         return stage(1, "node", "not run", "");
     }
+    let answer = run.reached().values().filter(|it| it.failed.is_none()).count();
+    let seen = if probed < answer {
+        format!("{probed} of {} looked at", counted(answer, "machine"))
+    } else {
+        format!("{} looked at", counted(probed, "machine"))
+    };
     let mut bad: Vec<String> = unfit.iter().filter(|it| it.blocks).map(|it| it.host.clone()).collect();
     bad.dedup();
     if bad.is_empty() {
-        stage(1, "node", "ok", format!("{} looked at: nothing stands in the way", counted(probed, "machine")))
+        let verdict = if probed < answer { "open" } else { "ok" };
+        stage(1, "node", verdict, format!("{seen}: nothing stands in the way"))
     } else {
-        stage(
-            1,
-            "node",
-            "failed",
-            format!("{} looked at: {} not as they should be", counted(probed, "machine"), list(&bad, 4)),
-        )
+        let are = if bad.len() == 1 { "is" } else { "are" };
+        let should = if bad.len() == 1 { "it" } else { "they" };
+        let text = format!("{seen}: {} {are} not as {should} should be", compact(&bad));
+        stage(1, "node", "failed", text)
     }
 }
 
@@ -503,9 +546,21 @@ fn logs(run: &Run) -> Stage {
 fn next(run: &Run, verdict: Verdict, blocked: &[&Unfit], beside: &Beside) -> Option<Next> {
     if verdict == Verdict::Inconclusive {
         let folder = beside.results.as_ref()?;
-        return run.next().is_some().then(|| Next {
-            text: "continue where it stopped".to_owned(),
-            command: format!("plumb validate --resume {}", quoted(folder)),
+        if run.next().is_some() {
+            let text = match &run.lost()[..] {
+                [] => "continue where it stopped".to_owned(),
+                lost => format!("continue when {} answers again, or validate the others", compact(lost)),
+            };
+            let command = format!("plumb validate --resume {}", quoted(folder));
+            return Some(Next { text, command });
+        }
+        let (plan, late) = (run.plan(), !run.late().is_empty());
+        return (late && plan.way == "ssh").then(|| {
+            let config = plan.asked.ssh_config.as_ref().map(|it| quoted(&it.display().to_string()));
+            let config = config.map(|it| format!(" --ssh-config {it}")).unwrap_or_default();
+            let hosts = compact(&plan.hosts).replace(", ", ",");
+            let command = format!("plumb validate --hosts {}{config}", quoted(&hosts));
+            Next { text: "validate all of them".to_owned(), command }
         });
     }
     let chosen = run.chosen()?;

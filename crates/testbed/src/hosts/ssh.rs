@@ -53,10 +53,8 @@ impl Hosts {
             if let Login::With(more) = &login {
                 settings += more;
             }
-            let daemon = self.file(&format!("sshd.{i}.conf"));
-            fs::write(&daemon, settings).expect("settings");
-            // It goes into the background when it listens.
-            run(host.command(need("sshd")).args(["-f", &daemon, "-E", &self.file(&format!("sshd.{i}"))]));
+            fs::write(self.file(&format!("sshd.{i}.conf")), settings).expect("settings");
+            self.start_sshd(i);
         }
         fs::write(self.file("known_hosts"), known).expect("keys of hosts");
         let client = self.file("ssh.conf");
@@ -67,5 +65,17 @@ impl Hosts {
         );
         fs::write(&client, settings).expect("settings");
         client
+    }
+
+    /// Starts the server of a host whose login is not [`Login::None`], for the first time or again.
+    pub fn start_sshd(&self, host: usize) {
+        let settings = self.file(&format!("sshd.{host}.conf"));
+        // It goes into the background when it listens.
+        run(self[host].command(need("sshd")).args([
+            "-f",
+            &settings,
+            "-E",
+            &self.file(&format!("sshd.{host}")),
+        ]));
     }
 }

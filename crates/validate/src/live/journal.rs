@@ -2,6 +2,8 @@
 //!
 //! Lines are only added. Whoever reads them back in their order is where the validation was when the last of them was written.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -30,6 +32,25 @@ pub struct Plan {
     pub least: Option<f64>,
     /// The order in which machines meet.
     pub seed: u64,
+    /// How the machines are asked.
+    #[serde(default)]
+    pub asked: Asked,
+}
+
+/// How machines are asked: what an interrupted validation needs to go on in the same way.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Asked {
+    /// A configuration file for ssh.
+    pub ssh_config: Option<PathBuf>,
+    /// The network: an interface, an address or a subnet.
+    pub net: Option<String>,
+    /// What moves the data, where the user says so.
+    pub engine: Option<Engine>,
+    /// The machine type.
+    pub instance: Option<String>,
+    /// GPUs that each machine must have.
+    pub gpus: Option<u32>,
 }
 
 /// Whether every pair of machines is measured.

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use fabric::units::GigabytesPerSecond;
 
 pub use journal::{
-    Chosen, Engine, Entry, Failed, Line, Links, Logs, Measurement, Node, Plan, Reached, SCHEMA,
+    Asked, Chosen, Engine, Entry, Failed, Line, Links, Logs, Measurement, Node, Plan, Reached, SCHEMA,
 };
 pub use size::Size;
 
@@ -166,6 +166,26 @@ impl Run {
         self.chosen.as_ref()
     }
 
+    /// Machines that take part and did not answer when they were asked last: before the validation was continued.
+    pub fn lost(&self) -> Vec<&str> {
+        let failed = |host: &&str| self.reached.get(*host).is_some_and(|it| it.failed.is_some());
+        self.taking_part().filter(failed).collect()
+    }
+
+    /// Machines that were asked for and that nothing is known about but that they answer now: they did not when it was chosen what takes
+    /// part.
+    pub fn late(&self) -> Vec<&str> {
+        let late = |host: &&str| {
+            self.reached.get(*host).is_some_and(|it| it.failed.is_none()) && !self.nodes.contains_key(*host)
+        };
+        let hosts = self.plan.hosts.iter().map(String::as_str);
+        if self.chosen.is_some() { hosts.filter(late).collect() } else { Vec::new() }
+    }
+
+    fn taking_part(&self) -> impl Iterator<Item = &str> {
+        self.chosen.iter().flat_map(|it| &it.hosts).map(String::as_str)
+    }
+
     /// The decisions, once it is known with what is measured.
     pub const fn validation(&self) -> Option<&Validation> {
         self.validation.as_ref()
@@ -215,9 +235,37 @@ impl Run {
         Size::of(engine, step, smoke)
     }
 
-    /// The launch that is next, with the measurements that are still missing; none when there is a verdict, or before anything is
-    /// chosen.
+    /// Why nothing more is measured: the collective fails on every machine, or between all of them. That is no fault of single machines, and
+    /// more measurements would only fail again.
+    pub fn futile(&self) -> Option<&str> {
+        let validation = self.validation.as_ref()?;
+        let samples = validation.search().samples();
+        let (many, all) = (self.chosen.as_ref()?.hosts.len(), samples.iter().all(|it| it.rate.is_none()));
+        let every = many * many.saturating_sub(1) / 2;
+        let enough = samples.len() >= every || many >= 6 && validation.search().rounds() >= 2;
+        let between = many > 2 && validation.all().rate().is_none() && !samples.is_empty() && all && enough;
+        self.launches.iter().find_map(|launch| {
+            let of = |it: &Item| self.measurement(launch.number, it);
+            let counts = match launch.step {
+                Step::Local(_) => launch.items.len() > 1,
+                Step::Pairs(_) => between,
+                _ => false,
+            };
+            let failed = counts && launch.items.iter().all(|it| of(it).is_some_and(|it| it.rate.is_none()));
+            if !failed {
+                return None;
+            }
+            let reasons = launch.items.iter().filter_map(|it| of(it)?.failed.as_deref());
+            Some(reasons.min_by_key(|it| it.len()).unwrap_or("no reason is known"))
+        })
+    }
+
+    /// The launch that is next, with the measurements that are still missing; none when there is a verdict, where more would be futile,
+    /// or before anything is chosen.
     pub fn next(&self) -> Option<Launch> {
+        if self.futile().is_some() {
+            return None;
+        }
         let launch = self.current()?;
         let missing =
             launch.items.iter().filter(|it| self.measurement(launch.number, it).is_none()).cloned().collect();
