@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 
-use report::{Doctor, Evidence, Options, Redactor, Validate};
+use report::{Doctor, Evidence, Options, Redactor};
 use rules::{Diagnosis, Log};
 use serde_json::Value;
 
@@ -34,8 +34,6 @@ pub struct Asked {
 pub struct Answer {
     /// What is shown.
     pub doctor: Doctor,
-    /// The same for a folder of runs on many machines.
-    pub fleet: Option<Validate>,
     /// What it was made from.
     pub log: Log,
     /// Where lines of large files begin.
@@ -87,7 +85,14 @@ pub fn answer(
         doctor.excerpts = excerpts(&doctor, files, &landmarks);
     }
     let names = if asked.redact { report::redact(&mut doctor) } else { report::mask(&mut doctor) };
-    Answer { doctor, fleet, log, landmarks, unreadable, left_out, understood, incomplete, names }
+    // Names of hosts are not replaced in it.
+    if let Some(fleet) = fleet.filter(|_| !asked.redact) {
+        doctor.judge_fleet(fleet);
+        if incomplete {
+            doctor.mark_incomplete();
+        }
+    }
+    Answer { doctor, log, landmarks, unreadable, left_out, understood, incomplete, names }
 }
 
 /// The most bytes of a log that are read again for the system that NCCL printed: the setup is at its beginning.

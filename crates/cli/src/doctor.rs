@@ -62,8 +62,7 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     };
     let answer = answer::doctor::answer(inputs, asked, &input::Disk, diagnose);
     let Answer { doctor, log, unreadable, left_out, understood, incomplete, names, .. } = answer;
-    // Host names are not replaced in it.
-    let fleet = answer.fleet.filter(|_| !args.redact);
+    let fleet = &doctor.fleet;
     // The case can be large, and the process is about to exit: do not free it.
     std::mem::forget(log);
     let mut names = Names { redactor: names, redact: args.redact };
@@ -78,15 +77,23 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
         }
         return Ok(UNDECIDED);
     }
+    if fleet.is_some() && args.format.contains(&Format::Sarif) {
+        complain(
+            "error: these are runs of several machines; the verdict on machines is text, json, junit or html",
+        );
+        return Ok(UNDECIDED);
+    }
     output::write_all(&args.format, &args.output, out, |format, to_file, mut out| {
         let colour = if to_file { colour == Colour::Always } else { coloured(colour) };
-        match &fleet {
-            Some(fleet) if format == Format::Text => {
-                let style = Style { colour, width: width(), verbose: args.verbose };
+        let style = Style { colour, width: width(), verbose: args.verbose };
+        match (fleet, format) {
+            (Some(fleet), Format::Text) => {
                 fleet.text(style, &mut out)?;
                 report::errors(&doctor, style, &mut out)
             }
-            _ => write(&doctor, format, args, colour, &mut out),
+            (Some(fleet), Format::Junit) => fleet.junit(&mut out),
+            (Some(fleet), Format::Html) => report::html::write(fleet, &mut out),
+            _ => write(&doctor, format, args, style, &mut out),
         }
     })
     .map_err(|error| names.error(error, &args.output))?;
@@ -114,8 +121,12 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
         complain("hint: plumb reads output of PyTorch, DeepSpeed, nccl-tests and NCCL_DEBUG=INFO");
         return Ok(UNDECIDED);
     }
-    let bad = fleet.is_some_and(|it| it.is_no_go()) && args.fail_on != FailOn::Never;
-    let code = if bad { FINDINGS } else { exit_code(&doctor, args.fail_on) };
+    let code = match fleet {
+        Some(it) if it.is_no_go() && args.fail_on != FailOn::Never => FINDINGS,
+        Some(it) if it.is_go() || it.is_no_go() => CLEAN,
+        Some(_) => UNDECIDED,
+        None => exit_code(&doctor, args.fail_on),
+    };
     // An input that could not be read may hold errors: the exit code is not 0.
     Ok(if code == CLEAN && incomplete { UNDECIDED } else { code })
 }
@@ -160,11 +171,11 @@ fn write(
     doctor: &Doctor,
     format: Format,
     args: &args::Doctor,
-    colour: bool,
+    style: Style,
     out: &mut impl Write,
 ) -> io::Result<()> {
     match format {
-        Format::Text => report::text(doctor, Style { colour, width: width(), verbose: args.verbose }, out),
+        Format::Text => report::text(doctor, style, out),
         Format::Json => report::json(doctor, out),
         Format::Sarif => report::sarif(doctor, out),
         Format::Junit => report::junit(doctor, args.fail_on.severity(), out),

@@ -97,10 +97,28 @@ fn doctor_shows_a_folder_of_pairs_as_a_fleet() {
     assert_eq!(answer.code, Some(1), "{}", answer.stderr);
     assert!(answer.stdout.starts_with("NO-GO: take out gpu-07\n45 runs"), "{}", answer.stdout);
     assert!(answer.stdout.lines().count() < 40, "{}", answer.stdout);
-    // Programs get what they always got.
+    // Programs get the same answer.
     let json = plumb(["doctor", "--format", "json", &path]).json();
     assert!(json["schema"].as_str().unwrap().starts_with("plumb.doctor/"), "{}", json["schema"]);
     assert_eq!(json["facts"]["tests"].as_array().map(Vec::len), Some(45));
+    assert_eq!(
+        (&json["verdict"]["level"], &json["verdict"]["text"]),
+        (&"error".into(), &"NO-GO: take out gpu-07".into())
+    );
+    assert_eq!(json["fleet"], validate(&["--replay", &path, "--format", "json"]).json());
+    for (format, part) in
+        [("junit", "<testcase classname=\"plumb.finding\" name=\"node gpu-07\""), ("html", "gpu-07")]
+    {
+        let answer = plumb(["doctor", "--format", format, &path]);
+        assert_eq!(answer.code, Some(1), "{}", answer.stderr);
+        assert!(answer.stdout.contains(part), "{format}: {}", answer.stdout);
+    }
+    // Three runs on different machines are not one job.
+    let three =
+        ["p0-1.log", "p0-2.log", "p1-2.log"].map(|it| folder.path().join(it).to_string_lossy().into_owned());
+    let answer = plumb(["doctor", &three[0], &three[1], &three[2]]);
+    assert_eq!(answer.code, Some(2), "{}", answer.stderr);
+    assert!(answer.stdout.starts_with("INCONCLUSIVE: none of 3 machines"), "{}", answer.stdout);
     // A few runs of one job are not a fleet.
     let one = folder.path().join("p0-1.log");
     let answer = plumb(["doctor", &one.to_string_lossy()]);

@@ -63,6 +63,7 @@ impl Doctor {
                     problem: it.problem.as_deref().map(str::to_owned),
                 })
                 .collect(),
+            fleet: None,
             excerpts: Vec::new(),
         }
     }

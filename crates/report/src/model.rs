@@ -6,7 +6,7 @@ use evidence::Kind;
 use rules::{Confidence, EntityKind, Extent, Level, Role, Severity, State};
 use serde::{Serialize, Serializer};
 
-use crate::Price;
+use crate::{Price, Validate};
 
 /// The whole answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -27,6 +27,9 @@ pub struct Doctor {
     pub facts: Facts,
     /// The inputs.
     pub inputs: Vec<Input>,
+    /// The verdict on machines, where the input is runs of nccl-tests on several sets of machines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<Validate>,
     /// Lines of the inputs around those that are evidence: for pages.
     #[serde(skip)]
     pub excerpts: Vec<Excerpt>,
@@ -51,6 +54,22 @@ impl Doctor {
     pub fn mark_incomplete(&mut self) {
         self.verdict.text.push_str(INCOMPLETE);
         self.verdict.reach.push_str(INCOMPLETE);
+    }
+
+    /// Answers about machines: many runs are no job.
+    pub fn judge_fleet(&mut self, fleet: Validate) {
+        self.verdict = Verdict {
+            level: match () {
+                () if fleet.is_no_go() => Level::Error,
+                () if fleet.is_go() => Level::Ok,
+                () => Level::Unknown,
+            },
+            text: fleet.text.clone(),
+            job: fleet.source.clone(),
+            reach: String::new(),
+            next: fleet.not_known.first().cloned(),
+        };
+        self.fleet = Some(fleet);
     }
 
     /// Whether an input could not be read.

@@ -123,7 +123,18 @@ fn each<'a>(texts: impl IntoIterator<Item = &'a mut String>, role: Role<'_>, see
 }
 
 fn walk(it: &mut Doctor, see: &mut See<'_>) {
-    let Doctor { schema: _, verdict, outcome, findings, checks, not_checked, facts, inputs, excerpts } = it;
+    let Doctor {
+        schema: _,
+        verdict,
+        outcome,
+        findings,
+        checks,
+        not_checked,
+        facts,
+        inputs,
+        fleet: _,
+        excerpts,
+    } = it;
     // Inputs come first: they are numbered as they were given.
     for Input { file, kind: _, lines: _, understood: _, blank: _, cut: _, problem } in inputs {
         see(Role::File, file);

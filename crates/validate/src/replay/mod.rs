@@ -14,9 +14,8 @@ use crate::judge::{Finding, Judgement, judge};
 use crate::validation::local;
 pub use wrong::Wrong;
 
-/// Machines and runs from which on a folder is about a fleet and not about a job.
-const FLEET: usize = 4;
-const RUNS: usize = 6;
+/// Runs on so many different sets of machines are about a fleet and not about a job, which has one.
+const DIFFERENT: usize = 3;
 
 /// Runs that can be compared with each other.
 #[derive(Debug, Clone, PartialEq)]
@@ -173,7 +172,11 @@ impl Replay {
     /// Whether these are runs of many machines or pairs, rather than a few runs of one job.
     pub fn is_fleet(&self) -> bool {
         let small = self.sets.iter().filter(|it| it.hosts <= 2);
-        self.fleet.len() >= FLEET && small.map(|it| it.runs.len()).sum::<usize>() >= RUNS
+        let mut machines: Vec<&[Host]> =
+            small.flat_map(|it| it.runs.iter().map(|it| it.hosts.as_slice())).collect();
+        machines.sort_unstable();
+        machines.dedup();
+        machines.len() >= DIFFERENT
     }
 }
 

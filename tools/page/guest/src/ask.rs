@@ -152,7 +152,8 @@ fn diagnosed(question: &Question, files: &Dropped<'_>, flags: &Flags) -> Result<
     let asked = doctor::Asked { hardware: flags.hardware()?, excerpts: true, ..doctor::Asked::default() };
     let answer = doctor::answer(inputs, asked, files, rules::diagnose);
     let doctor = &answer.doctor;
-    let text = written(|out| match &answer.fleet {
+    let fleet = doctor.fleet.as_ref();
+    let text = written(|out| match fleet {
         Some(fleet) => {
             fleet.text(style(), out)?;
             report::errors(doctor, style(), out)
@@ -165,7 +166,10 @@ fn diagnosed(question: &Question, files: &Dropped<'_>, flags: &Flags) -> Result<
     });
     Ok(Reply {
         notes: remarks(&answer),
-        html: written(|out| report::html::write(doctor, out))?,
+        html: written(|out| match fleet {
+            Some(fleet) => report::html::write(fleet, out),
+            None => report::html::write(doctor, out),
+        })?,
         json,
         text,
         landmarks: Value::Object(landmarks.collect()),

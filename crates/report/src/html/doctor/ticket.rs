@@ -73,6 +73,7 @@ fn excerpt(doctor: &Doctor) -> Doctor {
             tests: Vec::new(),
         },
         inputs: doctor.inputs.clone(),
+        fleet: None,
         excerpts: Vec::new(),
     }
 }
