@@ -104,8 +104,8 @@ pub(crate) fn run(args: &Node, colour: Colour, out: &mut impl Write) -> io::Resu
         }
         return written(args.output.as_deref(), out, |out| out.write_all(&bytes)).map(|()| code);
     }
-    let mut states = match gather(&args.states) {
-        Ok(states) => states,
+    let (mut states, unread) = match gather(&args.states) {
+        Ok(it) => it,
         Err(reason) => {
             complain(&format!("error: {reason}"));
             // A monitor knows 3 as unknown, and 2 as critical.
@@ -115,6 +115,15 @@ pub(crate) fn run(args: &Node, colour: Colour, out: &mut impl Write) -> io::Resu
     for it in &mut states {
         expect(it, args.instance, args.health.gpus);
     }
+    let judged = judged(args, states, colour, out)?;
+    for it in &unread {
+        complain(&format!("error: {it}"));
+    }
+    // A machine whose state could not be read may be the one that is not fit.
+    Ok(if judged == CLEAN && !unread.is_empty() { UNDECIDED } else { judged })
+}
+
+fn judged(args: &Node, mut states: Vec<NodeState>, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
     let Some(state) = (if states.len() == 1 { states.pop() } else { None }) else {
         return several(args, states, colour, out);
     };
@@ -142,7 +151,7 @@ fn expect(state: &mut NodeState, instance: Option<&Model>, gpus: Option<u32>) {
 /// Looks at this machine and answers as a scheduler or a monitor asks: what `plumb validate --mode healthcheck` does too.
 pub(crate) fn healthcheck(health: Health, instance: Option<&Model>, out: &mut impl Write) -> io::Result<u8> {
     let mut state = match gather(&[]) {
-        Ok(mut states) => states.pop().unwrap_or_default(),
+        Ok((mut states, _)) => states.pop().unwrap_or_default(),
         Err(reason) => {
             complain(&format!("error: {reason}"));
             return Ok(if health.exit_style.is_some() { 3 } else { UNDECIDED });
@@ -212,9 +221,10 @@ fn code(verdict: Fitness, worst: Option<Severity>, fail_on: FailOn) -> u8 {
 }
 
 /// The states of the files, or that of this machine.
-fn gather(paths: &[PathBuf]) -> Result<Vec<NodeState>, String> {
+/// The states, and why others could not be read. No state at all is an error.
+fn gather(paths: &[PathBuf]) -> Result<(Vec<NodeState>, Vec<String>), String> {
     if paths.is_empty() {
-        return this_machine().map(|it| vec![it]);
+        return this_machine().map(|it| (vec![it], Vec::new()));
     }
     let read = |path: &PathBuf| {
         let name = input::name(path);
@@ -228,7 +238,14 @@ fn gather(paths: &[PathBuf]) -> Result<Vec<NodeState>, String> {
         }
         NodeState::read(&bytes).map_err(|reason| format!("{name}: {reason}"))
     };
-    paths.iter().map(read).collect()
+    let (mut states, mut unread) = (Vec::new(), Vec::new());
+    for path in paths {
+        match read(path) {
+            Ok(state) => states.push(state),
+            Err(reason) => unread.push(reason),
+        }
+    }
+    if states.is_empty() { Err(unread.join("\nerror: ")) } else { Ok((states, unread)) }
 }
 
 #[cfg(target_os = "linux")]

@@ -172,6 +172,19 @@ fn the_odd_ones_of_several() {
 }
 
 #[test]
+fn one_unreadable_state_does_not_hide_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let cut = folder.path().join("cut.json");
+    let whole = fs::read(root().join(state("node01"))).unwrap();
+    fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
+    let answer = node(&[&state("node01"), &state("node02"), &cut.to_string_lossy()]);
+    assert_eq!(answer.code, Some(2), "{}", answer.stderr);
+    assert!(answer.stderr.contains("cut.json") && answer.stdout.contains("node02"), "{}", answer.stdout);
+    let answer = node(&[&state("node04"), &cut.to_string_lossy()]);
+    assert_eq!(answer.code, Some(1), "what is wrong counts more: {}", answer.stderr);
+}
+
+#[test]
 fn two_recordings_of_one_host_show_what_grew() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("after.json");

@@ -41,6 +41,12 @@ pub trait Way {
     /// Every command that [`place`](Self::place) would start where no connection of the user's can be shared.
     fn shown_placing(&mut self, hosts: &[Host]) -> Vec<Shown>;
 
+    /// The script that the shells of [`shown_placing`](Self::shown_placing) read, where they read one: it finds or takes plumb, and removes
+    /// it again.
+    fn shown_script(&self) -> Option<String> {
+        None
+    }
+
     /// Every command that [`run`](Self::run) would start, in the order of the tasks.
     fn shown(&self, request: &Request) -> Vec<Shown>;
 

@@ -31,6 +31,14 @@ pub(super) fn show(way: &mut dyn Way, site: &Site, plan: Plan, args: &args::Vali
         writeln!(out, "# nothing is started: the processes of {} are connected", way.name())?;
     }
     commands(&mut out, &placing)?;
+    if let Some(script) = way.shown_script() {
+        if args.verbose {
+            writeln!(out, "# each of these shells reads on its standard input, with a random MARK:")?;
+            script.lines().try_for_each(|it| writeln!(out, "#   {it}"))?;
+        } else {
+            writeln!(out, "# each of these shells reads a script on its standard input, which -v shows")?;
+        }
+    }
     let probe: Vec<_> = site.hosts.iter().map(|it| (it.0.clone(), it.1.clone())).collect();
     writeln!(out, "\n# 1 node: what each machine says about itself")?;
     commands(&mut out, &way.shown(&node::request(&probe, plan.timeout_s, args)))?;

@@ -291,8 +291,12 @@ fn refusal(why: &str) -> Obstacle {
 /// What the shell of a connection is started with. Marks all have one length.
 pub(crate) fn bootstrap(binary: &Binary) -> String {
     let mark = format!("plumb-{}", random_token().unwrap_or_default());
-    let script = script::keeper(&binary.path, &binary.sum, binary.is_static, &mark).unwrap_or_default();
-    Shell { mark: &mark, script }.bootstrap()
+    Shell { mark: &mark, script: script(binary, &mark).unwrap_or_default() }.bootstrap()
+}
+
+/// What the shell of a connection reads.
+pub(crate) fn script(binary: &Binary, mark: &str) -> Result<Vec<u8>, Error> {
+    script::keeper(&binary.path, &binary.sum, binary.is_static, mark)
 }
 
 /// Opens a connection to every host, and reports each when plumb is there or cannot be.
@@ -306,7 +310,7 @@ pub(crate) fn place(
 ) -> Result<(), Error> {
     allow_many_files();
     let mark = format!("plumb-{}", random_token()?);
-    let script = script::keeper(&binary.path, &binary.sum, binary.is_static, &mark)?;
+    let script = script(binary, &mark)?;
     let mut waiting: std::collections::VecDeque<&Host> = hosts.iter().collect();
     let mut under_way: BTreeMap<Host, Keeper> = BTreeMap::new();
     while !waiting.is_empty() || !under_way.is_empty() {

@@ -167,6 +167,11 @@ impl<O: Opening> Way for Supervised<O> {
         asked.chain(opened).map(|(host, command)| Shown { host: host.clone(), command, task: None }).collect()
     }
 
+    fn shown_script(&self) -> Option<String> {
+        let script = keeper::script(&self.binary, "MARK").ok()?;
+        Some(String::from_utf8_lossy(&script).into_owned())
+    }
+
     fn run(&mut self, request: &Request, stop: &Stop, each: &mut dyn FnMut(&Ended)) -> Result<(), Error> {
         tasks::run(self, request, stop, each)
     }

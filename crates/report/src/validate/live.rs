@@ -179,6 +179,12 @@ fn unfit(it: &Unfit) -> Accused {
         class: super::class(Class::Node),
         hosts: vec![it.host.clone()],
         rule: it.rule.clone(),
+        references: it
+            .rule
+            .as_deref()
+            .and_then(rules::find)
+            .map(|it| it.references.iter().map(|it| (*it).to_owned()).collect())
+            .unwrap_or_default(),
         nic: None,
         share: 0.0,
         slow: 0,

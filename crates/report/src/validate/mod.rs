@@ -85,6 +85,8 @@ pub struct Accused {
     pub hosts: Vec<String>,
     /// The rule that says so, for what machines say about themselves.
     pub rule: Option<String>,
+    /// Sources of the rule.
+    pub references: Vec<String>,
     /// The NIC, counted from 0.
     pub nic: Option<usize>,
     /// What it reached, as a part of what is normal; the median.

@@ -294,6 +294,7 @@ fn wrong_results(fleet: &Fleet, wrong: &Wrong) -> Accused {
         class: "node",
         hosts,
         rule: None,
+        references: Vec::new(),
         nic: None,
         share: 0.0,
         slow: wrong.runs,

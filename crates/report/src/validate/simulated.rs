@@ -201,6 +201,7 @@ pub(super) fn accused(fleet: &Fleet, finding: &Finding, tests: Vec<String>) -> A
         class: class(finding.class),
         hosts,
         rule: None,
+        references: Vec::new(),
         nic,
         share: finding.share,
         slow: finding.slow,

@@ -28,7 +28,8 @@ impl Validate {
                 0 => String::new(),
                 _ => format!(" ({})", list(&it.tests, 2)),
             };
-            let head = format!("{}  {}", it.class.to_uppercase(), list(&it.hosts, 6));
+            let rule = it.rule.as_ref().map(|it| format!("  [{it}]")).unwrap_or_default();
+            let head = format!("{}  {}{rule}", it.class.to_uppercase(), list(&it.hosts, 6));
             writeln!(out, "  {}", bold(&head))?;
             for line in wrap(&format!("{}{tests}", it.text), style.width.saturating_sub(4)) {
                 writeln!(out, "    {line}")?;
@@ -44,6 +45,9 @@ impl Validate {
             }
             for line in wrap(&format!("-> {}", it.action), style.width.saturating_sub(4)) {
                 writeln!(out, "    {line}")?;
+            }
+            if style.verbose {
+                it.references.iter().try_for_each(|it| writeln!(out, "    source: {it}"))?;
             }
         }
         if self.findings.len() > most {
