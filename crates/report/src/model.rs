@@ -28,7 +28,6 @@ pub struct Doctor {
     /// The inputs.
     pub inputs: Vec<Input>,
     /// The verdict on machines, where the input is runs of nccl-tests on several sets of machines.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub fleet: Option<Validate>,
     /// Lines of the inputs around those that are evidence: for pages.
     #[serde(skip)]
