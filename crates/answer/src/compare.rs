@@ -117,7 +117,7 @@ pub fn answer(
     took: &[Option<f64>],
     job_file: &Value,
     baseline: usize,
-) -> Result<Compare, String> {
+) -> Compare {
     let runs: Vec<Run<'_>> = given
         .iter()
         .zip(names)
@@ -130,22 +130,21 @@ pub fn answer(
         })
         .collect();
     let comparison = Comparison::of(&runs, baseline);
-    let not_comparable = (!comparison.is_comparable()).then(|| {
-        let has = comparison.measurements().into_iter().zip(names);
-        let has: Vec<String> = has.map(|(has, name)| format!("{name} has {has}")).collect();
+    let mut compare = Compare::new(&comparison);
+    compare.not_comparable = (!comparison.is_comparable()).then(|| {
+        let has = compare.measurements.iter().zip(names);
+        let what = |has: &[String]| match has {
+            [] => "no measurement".to_owned(),
+            has => has.join(", "),
+        };
+        let has: Vec<String> = has.map(|(has, name)| format!("{name} has {}", what(has))).collect();
         format!(
             "no two of these runs have a measurement in common: {}; plumb compares times of training steps and runs, tokens per second, memory, and bandwidths of nccl-tests or plumb bench",
             has.join("; ")
         )
     });
-    let mut compare = Compare::new(&comparison);
-    // What differs is an answer too.
-    if let Some(reason) = not_comparable.clone().filter(|_| compare.differs.is_empty()) {
-        return Err(reason);
-    }
-    compare.not_comparable = not_comparable;
     Redactor::secrets().compare(&mut compare);
-    Ok(compare)
+    compare
 }
 
 /// The times of whole runs that words such as `efa=2441` give, in the order of the runs. `is` tells whether a name is another one of the run

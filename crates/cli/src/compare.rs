@@ -68,7 +68,7 @@ fn compared(args: &args::Compare) -> Result<Compare, String> {
     let took = took(args, &names)?;
     let given: Result<Vec<Given>, String> =
         args.runs.iter().zip(&names).map(|(it, name)| read(args, it, name)).collect();
-    answer::compare::answer(&names, &given?, &took, &job_file, baseline)
+    Ok(answer::compare::answer(&names, &given?, &took, &job_file, baseline))
 }
 
 fn names(runs: &[PathBuf]) -> Vec<String> {

@@ -390,3 +390,23 @@ fn what_a_logger_writes_before_lines_changes_nothing() {
         assert_eq!(read(before), bare, "{before}");
     }
 }
+
+#[test]
+fn runs_that_do_not_differ_and_have_nothing_in_common_are_listed() {
+    let line = "a:1:2 [0] NCCL INFO NCCL version 2.28.9+cuda13.0\n".to_owned();
+    let logs = [("a.log", line.clone()), ("b.log", format!("{line}{}", trainer("", 60)))];
+    let (_folder, names) = trainers("compare-same", &logs);
+    let all = |format: &str| compare(&[&names[0], &names[1], "--format", format]);
+    for (format, has) in [
+        ("text", "b    step time, samples per second, whole run"),
+        ("markdown", "| b | step time, samples per second, whole run"),
+        ("html", "What each run has"),
+        ("json", "\"measurements\": [\n    [],\n    [\n      \"step time\""),
+    ] {
+        let answer = all(format);
+        assert_eq!(answer.code, Some(2), "{format}");
+        assert!(answer.stdout.contains(has), "{format}: {}", answer.stdout);
+        assert!(answer.stderr.contains("a has no measurement"), "{}", answer.stderr);
+    }
+    assert!(all("text").stdout.contains("a    no measurement"), "{}", all("text").stdout);
+}

@@ -29,7 +29,12 @@ impl Compare {
             [it.name.clone()].into_iter().chain(values).collect()
         });
         let figures = self.figures.iter().map(|it| self.row(self.label(it), &it.values, it.unit, spread));
+        let has = self.runs.iter().zip(&self.measurements).map(|(run, has)| {
+            vec![run.clone(), if has.is_empty() { "no measurement".to_owned() } else { has.join(", ") }]
+        });
+        let has = if self.not_comparable.is_some() { has.collect() } else { Vec::new() };
         let mut tables = vec![
+            Table { head: vec!["run".to_owned(), "what it has".to_owned()], rows: has, numbers: false },
             Table { head: head("what differs"), rows: differs.collect(), numbers: false },
             Table { head: head("measured"), rows: figures.collect(), numbers: true },
         ];

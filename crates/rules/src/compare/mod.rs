@@ -94,8 +94,8 @@ impl Comparison {
         }
     }
 
-    /// What was measured in each run, in words.
-    pub fn measurements(&self) -> Vec<String> {
+    /// What was measured in each run, by name; nothing where nothing was.
+    pub fn measurements(&self) -> Vec<Vec<String>> {
         let one = |at: usize| {
             let has = |amounts: &[Option<Amount>]| amounts.get(at).is_some_and(Option::is_some);
             let figures =
@@ -107,8 +107,7 @@ impl Comparison {
                 .map(|it| format!("bandwidths of {}", it.collective.name()))
                 .collect();
             rates.dedup();
-            let all: Vec<String> = figures.chain(rates).collect();
-            if all.is_empty() { "no measurement".to_owned() } else { all.join(", ") }
+            figures.chain(rates).collect::<Vec<String>>()
         };
         (0..self.runs.len()).map(one).collect()
     }
