@@ -392,6 +392,31 @@ fn what_a_logger_writes_before_lines_changes_nothing() {
 }
 
 #[test]
+fn ratios_are_never_cut() {
+    let names = ["first-run", "second-run", "third-run", "fourth-run", "fifth-run", "sixth-run"];
+    let logs: Vec<_> =
+        names.iter().map(|it| (*it, trainer("", 60 + u32::try_from(it.len()).unwrap()))).collect();
+    let (_folder, paths) = trainers("compare-six", &logs);
+    for (runs, columns) in [(2, 60), (3, 60), (3, 80), (3, 100), (6, 80), (6, 100), (6, 40)] {
+        let mut command =
+            common::command(["compare"].iter().copied().chain(paths[..runs].iter().map(|it| &**it)));
+        command.env("COLUMNS", columns.to_string());
+        let text = common::finish(command).stdout;
+        let tables = text.split_once("\n  measured").unwrap().1.split_once("the same in all").unwrap().0;
+        for name in ["step time ", "samples per second ", "whole run "] {
+            let ratios = tables.lines().filter(|it| it.trim_start().starts_with(name));
+            let ratios =
+                ratios.map(|it| it.matches("  x1.").count() + it.matches("  x0.").count()).sum::<usize>();
+            assert_eq!(ratios, runs - 1, "{columns} columns: {text}");
+        }
+        assert!(
+            tables.lines().all(|it| it.chars().count() <= columns && !it.contains("...")),
+            "{columns}: {text}"
+        );
+    }
+}
+
+#[test]
 fn runs_that_do_not_differ_and_have_nothing_in_common_are_listed() {
     let line = "a:1:2 [0] NCCL INFO NCCL version 2.28.9+cuda13.0\n".to_owned();
     let logs = [("a.log", line.clone()), ("b.log", format!("{line}{}", trainer("", 60)))];

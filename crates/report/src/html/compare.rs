@@ -115,7 +115,10 @@ fn heads<'a>(compare: &'a Compare, first: &'a str) -> Vec<Column<'a>> {
 fn values(compare: &Compare, name: String, values: &[Option<Measured>], unit: &str) -> Vec<Cell> {
     let mut row = vec![Cell::new(name)];
     for (run, value) in compare.runs.iter().zip(values) {
-        row.push(Cell::new(value.as_ref().map_or_else(|| "-".to_owned(), |it| it.shown(unit, true))));
+        row.push(match value {
+            Some(it) => Cell::new(amount(it.value, unit)).below(it.range(unit)),
+            None => Cell::new("-"),
+        });
         if *run != compare.baseline {
             let ratio = value.as_ref().and_then(|it| it.ratio);
             row.push(Cell::new(ratio.map(|it| format!("x {it:.2}")).unwrap_or_default()));
