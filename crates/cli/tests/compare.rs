@@ -417,6 +417,21 @@ fn ratios_are_never_cut() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn folders_of_the_kernel_do_not_block() {
+    let answer = compare(&["cases/training-2-nodes", "/proc"]);
+    assert_eq!(answer.code, Some(2));
+    assert!(
+        answer.stderr.contains("/proc: is on a file system of the kernel (proc): left out"),
+        "{}",
+        answer.stderr
+    );
+    let answer = plumb(["doctor", "/proc"]);
+    assert_eq!(answer.code, Some(2));
+    assert!(answer.stderr.contains("/proc: there is no input"), "{}", answer.stderr);
+}
+
+#[test]
 fn runs_that_do_not_differ_and_have_nothing_in_common_are_listed() {
     let line = "a:1:2 [0] NCCL INFO NCCL version 2.28.9+cuda13.0\n".to_owned();
     let logs = [("a.log", line.clone()), ("b.log", format!("{line}{}", trainer("", 60)))];
