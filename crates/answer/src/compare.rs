@@ -174,20 +174,42 @@ pub fn took<'a>(
     Ok(all)
 }
 
-/// The shortest names that tell the runs apart: of files, else of the folders they are in, else all of it.
+/// The shortest names that tell the runs apart: of files, else of the folders they are in, else the last parts of their paths, else all of it.
 pub fn names(runs: &[String]) -> Vec<String> {
     let clean = |it: &OsStr| report::clean(&it.to_string_lossy());
     let of_file = |it: &String| Path::new(it).file_stem().map(clean);
     let folder =
         |above: usize| move |it: &String| Path::new(it).ancestors().nth(above)?.file_name().map(clean);
+    let last = |parts: usize| {
+        move |it: &String| {
+            let all: Vec<String> = Path::new(it).iter().map(clean).collect();
+            Some(all.get(all.len().checked_sub(parts)?..)?.join("/"))
+        }
+    };
     let short = |name: &dyn Fn(&String) -> Option<String>| {
         let all: Option<Vec<String>> = runs.iter().map(name).collect();
         all.filter(|all| all.iter().collect::<BTreeSet<_>>().len() == runs.len())
     };
     short(&of_file)
         .or_else(|| (1..=MOST_FOLDERS).find_map(|above| short(&folder(above))))
+        .or_else(|| short(&folder(0)))
+        .or_else(|| (2..=MOST_FOLDERS).find_map(|parts| short(&last(parts))))
         .unwrap_or_else(|| runs.iter().map(|it| report::clean(it)).collect())
 }
 
 /// How far up folders are looked at for a name.
 const MOST_FOLDERS: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::names;
+
+    #[test]
+    fn names_tell_runs_apart() {
+        let of = |runs: &[&str]| names(&runs.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>());
+        assert_eq!(of(&["/a/efa.log", "/a/eni.log"]), ["efa", "eni"]);
+        assert_eq!(of(&["/r1/logs", "/r2/logs"]), ["r1", "r2"]);
+        assert_eq!(of(&["/r/run.1", "/r/run.2"]), ["run.1", "run.2"]);
+        assert_eq!(of(&["/a/x/log", "/a/y/log", "/b/x/log"]), ["a/x/log", "a/y/log", "b/x/log"]);
+    }
+}

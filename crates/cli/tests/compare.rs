@@ -450,3 +450,19 @@ fn runs_that_do_not_differ_and_have_nothing_in_common_are_listed() {
     }
     assert!(all("text").stdout.contains("a    no measurement"), "{}", all("text").stdout);
 }
+
+#[test]
+fn runs_have_the_names_of_their_folders() {
+    let logs = [("r1/logs/x.log", trainer("", 60)), ("r2/logs/x.log", trainer("", 90))];
+    let (folder, _) = trainers("compare-names", &logs);
+    for (at, runs, names) in [
+        ("r1/logs", [".", "../../r2/logs"], ["r1", "r2"]),
+        ("r1", [".", "../r2"], ["r1", "r2"]),
+        ("", ["r1/../r1/logs/x.log", "./r2"], ["x", "r2"]),
+    ] {
+        let mut command = common::command(["compare", runs[0], runs[1], "--format", "json"]);
+        command.current_dir(folder.path().join(at));
+        let json: Value = serde_json::from_str(&common::finish(command).stdout).unwrap();
+        assert_eq!(json["runs"], serde_json::json!(names), "{at}");
+    }
+}
