@@ -350,7 +350,7 @@ fn trainer(before: &str, each: u32) -> String {
         "  Total train batch size (w. parallel, distributed & accumulation) = 8",
         "  Total optimization steps = 50",
     ];
-    let header: String = header.iter().map(|it| format!("{before}{it}\n")).collect();
+    let header = header.map(|it| format!("{before}{it}\n")).concat();
     let bar = (1..=50_u32).map(|it| {
         let (took, each) = (it * each + it % 3, each + it % 3);
         format!("{}%|##  | {it}/50 [{:02}:{:02}<10:00, {each}.00s/it]", it * 2, took / 60, took % 60)
@@ -364,9 +364,9 @@ fn trainers(name: &str, logs: &[(&str, String)]) -> (testbed::Folder, Vec<String
     let folder = testbed::Folder::new(name);
     let write = |(name, text): &(&str, String)| {
         let path = folder.path().join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, text).unwrap();
-        path.to_str().unwrap().to_owned()
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a new folder");
+        fs::write(&path, text).expect("a new file");
+        path.to_str().expect("a name in UTF-8").to_owned()
     };
     let names = logs.iter().map(write).collect();
     (folder, names)

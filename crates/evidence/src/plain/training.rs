@@ -442,7 +442,7 @@ mod tests {
             "{'train_runtime': 2441.04, 'train_samples_per_second': 5.2}",
         ];
         let read = |before: &str| {
-            let text: String = lines.iter().map(|it| format!("{before}{it}\n")).collect();
+            let text = lines.map(|it| format!("{before}{it}")).join("\n");
             crate::read_texts([("log", text.as_bytes())]).training
         };
         let bare = read("");

@@ -156,9 +156,11 @@ fn an_answer_stands_for_a_run() {
 #[test]
 fn steps_are_measured_alike() {
     let steps = |seconds: f64| -> String {
-        (1..=50)
-            .map(|it| format!("{{'loss': 1.0, 'epoch': {}, 'step_time': {seconds}}}\n", f64::from(it) / 50.0))
-            .collect()
+        let one = |it: i32| {
+            let epoch = f64::from(it) / 50.0;
+            format!("{{'loss': 1.0, 'epoch': {epoch}, 'step_time': {seconds}}}")
+        };
+        (1..=50).map(one).collect::<Vec<_>>().join("\n") + "\n"
     };
     let text = LOG.replace("NETWORK", "Socket/0").replace("VARIABLES", "");
     let [one, other] = [5000, 4900].map(|it| text.replace("5000.0", &format!("{it}.0")));
