@@ -117,7 +117,7 @@ pub fn answer(
     took: &[Option<f64>],
     job_file: &Value,
     baseline: usize,
-) -> Result<Compare, String> {
+) -> Compare {
     let runs: Vec<Run<'_>> = given
         .iter()
         .zip(names)
@@ -130,22 +130,21 @@ pub fn answer(
         })
         .collect();
     let comparison = Comparison::of(&runs, baseline);
-    let not_comparable = (!comparison.is_comparable()).then(|| {
-        let has = comparison.measurements().into_iter().zip(names);
-        let has: Vec<String> = has.map(|(has, name)| format!("{name} has {has}")).collect();
+    let mut compare = Compare::new(&comparison);
+    compare.not_comparable = (!comparison.is_comparable()).then(|| {
+        let has = compare.measurements.iter().zip(names);
+        let what = |has: &[String]| match has {
+            [] => "no measurement".to_owned(),
+            has => has.join(", "),
+        };
+        let has: Vec<String> = has.map(|(has, name)| format!("{name} has {}", what(has))).collect();
         format!(
             "no two of these runs have a measurement in common: {}; plumb compares times of training steps and runs, tokens per second, memory, and bandwidths of nccl-tests or plumb bench",
             has.join("; ")
         )
     });
-    let mut compare = Compare::new(&comparison);
-    // What differs is an answer too.
-    if let Some(reason) = not_comparable.clone().filter(|_| compare.differs.is_empty()) {
-        return Err(reason);
-    }
-    compare.not_comparable = not_comparable;
     Redactor::secrets().compare(&mut compare);
-    Ok(compare)
+    compare
 }
 
 /// The times of whole runs that words such as `efa=2441` give, in the order of the runs. `is` tells whether a name is another one of the run
@@ -175,20 +174,42 @@ pub fn took<'a>(
     Ok(all)
 }
 
-/// The shortest names that tell the runs apart: of files, else of the folders they are in, else all of it.
+/// The shortest names that tell the runs apart: of files, else of the folders they are in, else the last parts of their paths, else all of it.
 pub fn names(runs: &[String]) -> Vec<String> {
     let clean = |it: &OsStr| report::clean(&it.to_string_lossy());
     let of_file = |it: &String| Path::new(it).file_stem().map(clean);
     let folder =
         |above: usize| move |it: &String| Path::new(it).ancestors().nth(above)?.file_name().map(clean);
+    let last = |parts: usize| {
+        move |it: &String| {
+            let all: Vec<String> = Path::new(it).iter().map(clean).collect();
+            Some(all.get(all.len().checked_sub(parts)?..)?.join("/"))
+        }
+    };
     let short = |name: &dyn Fn(&String) -> Option<String>| {
         let all: Option<Vec<String>> = runs.iter().map(name).collect();
         all.filter(|all| all.iter().collect::<BTreeSet<_>>().len() == runs.len())
     };
     short(&of_file)
         .or_else(|| (1..=MOST_FOLDERS).find_map(|above| short(&folder(above))))
+        .or_else(|| short(&folder(0)))
+        .or_else(|| (2..=MOST_FOLDERS).find_map(|parts| short(&last(parts))))
         .unwrap_or_else(|| runs.iter().map(|it| report::clean(it)).collect())
 }
 
 /// How far up folders are looked at for a name.
 const MOST_FOLDERS: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::names;
+
+    #[test]
+    fn names_tell_runs_apart() {
+        let of = |runs: &[&str]| names(&runs.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>());
+        assert_eq!(of(&["/a/efa.log", "/a/eni.log"]), ["efa", "eni"]);
+        assert_eq!(of(&["/r1/logs", "/r2/logs"]), ["r1", "r2"]);
+        assert_eq!(of(&["/r/run.1", "/r/run.2"]), ["run.1", "run.2"]);
+        assert_eq!(of(&["/a/x/log", "/a/y/log", "/b/x/log"]), ["a/x/log", "a/y/log", "b/x/log"]);
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use answer::compare::{Beside, Given};
 use report::{Compare, Style};
@@ -68,11 +68,28 @@ fn compared(args: &args::Compare) -> Result<Compare, String> {
     let took = took(args, &names)?;
     let given: Result<Vec<Given>, String> =
         args.runs.iter().zip(&names).map(|(it, name)| read(args, it, name)).collect();
-    answer::compare::answer(&names, &given?, &took, &job_file, baseline)
+    Ok(answer::compare::answer(&names, &given?, &took, &job_file, baseline))
 }
 
 fn names(runs: &[PathBuf]) -> Vec<String> {
-    answer::compare::names(&runs.iter().map(|it| input::name(it)).collect::<Vec<_>>())
+    answer::compare::names(&runs.iter().map(|it| input::name(&written_out(it))).collect::<Vec<_>>())
+}
+
+/// A path without `.` and `..`, which name no run. Links keep their names.
+fn written_out(path: &Path) -> PathBuf {
+    if path.as_os_str() == "-" {
+        return path.to_path_buf();
+    }
+    let mut out = PathBuf::new();
+    for part in std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()).components() {
+        match part {
+            Component::ParentDir => {
+                out.pop();
+            }
+            part => out.push(part),
+        }
+    }
+    out
 }
 
 /// The times of whole runs that flags give, in the order of the runs.

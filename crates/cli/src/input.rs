@@ -17,6 +17,7 @@ use answer::read::{self, Joined, Place, ReadRegion, is_beside_the_point};
 use answer::{Files, Inputs, Source, Unreadable, archive};
 use evidence::encoding::{self, Peeked};
 
+use crate::mounts::Kernel;
 use crate::progress::{Counted, Progress};
 
 /// Regular files of this machine.
@@ -55,7 +56,13 @@ struct Listing {
     unreadable: Vec<Unreadable>,
     left_out: Vec<Unreadable>,
     known: BTreeSet<Identity>,
+    kernel: Kernel,
+    /// Files of the folder that is being listed.
+    listed: usize,
 }
+
+/// More files than this under one folder are not the logs of one job: that has some for each rank.
+const MOST_FILES: usize = 100_000;
 
 /// What two names of one file have in common.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,19 +86,33 @@ fn identity(path: &Path, _: &std::fs::Metadata) -> Identity {
 
 impl Listing {
     fn under(paths: &[PathBuf]) -> Self {
-        let mut all = Self::default();
+        Self::of_at_most(MOST_FILES, paths)
+    }
+
+    fn of_at_most(most: usize, paths: &[PathBuf]) -> Self {
+        let mut all = Self { kernel: Kernel::mounted(), ..Self::default() };
         for path in paths {
             if path.as_os_str() == "-" {
                 all.files.push(path.clone());
-            } else {
-                all.walk(path, true);
+                continue;
+            }
+            let (before, notes) = (all.files.len(), all.left_out.len());
+            all.listed = 0;
+            all.walk(path, true, most);
+            if all.listed > most {
+                all.files.truncate(before);
+                all.left_out.truncate(notes);
+                all.unreadable.push(Unreadable {
+                    name: path.display().to_string(),
+                    reason: format!("has more than {most} files: give the folder of one job"),
+                });
             }
         }
         all
     }
 
     /// All files under `path`, sorted by name. What the user `named` is read whatever it is.
-    fn walk(&mut self, path: &Path, named: bool) {
+    fn walk(&mut self, path: &Path, named: bool, most: usize) {
         let because = |reason: &dyn std::fmt::Display| Unreadable {
             name: path.display().to_string(),
             reason: reason.to_string(),
@@ -111,8 +132,14 @@ impl Listing {
             let known = metadata.is_file().then(|| identity(path, &metadata));
             if known.is_none_or(|it| self.known.insert(it)) {
                 self.files.push(path.to_path_buf());
+                self.listed += 1;
             }
             return;
+        }
+        if let Some(kind) = self.kernel.holds(&metadata) {
+            return self
+                .left_out
+                .push(because(&format!("is on a file system of the kernel ({kind}): left out")));
         }
         let entries = match std::fs::read_dir(path) {
             Ok(entries) => entries,
@@ -130,7 +157,10 @@ impl Listing {
         }
         paths.sort();
         for path in paths {
-            self.walk(&path, false);
+            if self.listed > most {
+                return;
+            }
+            self.walk(&path, false, most);
         }
     }
 }
@@ -360,5 +390,31 @@ fn line_start(file: &mut File, at: u64) -> io::Result<u64> {
             return Ok(position + end as u64 + 1);
         }
         position += n as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Listing;
+
+    #[test]
+    fn a_folder_of_too_many_files_is_not_read() {
+        let folder = testbed::Folder::new("input-many");
+        for number in 0..5 {
+            std::fs::write(folder.path().join(format!("{number}.log")), "x\n").unwrap();
+        }
+        let paths = [folder.path().to_path_buf()];
+        assert_eq!(Listing::of_at_most(5, &paths).files.len(), 5);
+        let it = Listing::of_at_most(4, &paths);
+        assert!(it.files.is_empty() && it.unreadable[0].reason.contains("more than 4 files"), "{it:?}");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn files_of_the_kernel_are_left_out_of_folders() {
+        let it = Listing::under(&["/proc/self".into()]);
+        assert!(it.files.is_empty() && it.left_out[0].reason.contains("(proc)"), "{it:?}");
+        // A file that is named is read.
+        assert_eq!(Listing::under(&["/proc/self/status".into()]).files.len(), 1);
     }
 }

@@ -12,6 +12,7 @@ use rules::Edit;
 use rules::lint::Given;
 
 use crate::args::{self, Colour, Format};
+use crate::mounts::Kernel;
 use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input, output, page, predict};
 
 pub(crate) fn run(args: &args::Lint, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
@@ -127,9 +128,13 @@ impl Inputs {
 
 /// The files as given; from folders, those that look like a manifest or a script.
 fn files(paths: &[PathBuf]) -> Vec<PathBuf> {
+    let kernel = Kernel::mounted();
     let mut all = Vec::new();
     let mut open: Vec<PathBuf> = paths.iter().rev().cloned().collect();
     while let Some(path) = open.pop() {
+        if fs::metadata(&path).is_ok_and(|it| it.is_dir() && kernel.holds(&it).is_some()) {
+            continue;
+        }
         let Ok(entries) = fs::read_dir(&path) else {
             all.push(path);
             continue;

@@ -14,6 +14,7 @@ mod fleet;
 mod input;
 mod lint;
 mod manifest;
+mod mounts;
 mod node;
 mod output;
 mod page;

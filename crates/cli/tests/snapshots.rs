@@ -294,6 +294,23 @@ fn topo_as_json() {
     snapshots.finish();
 }
 
+/// One number for what is expected, and the release it is for: that of `plumb topo` is the newest.
+#[test]
+fn expected_bandwidths_agree() {
+    let text = |arguments: &[&str]| plumb(arguments.iter().copied()).stdout;
+    let machines = ["--instance", "p5.48xlarge", "--nodes", "2"];
+    let any = text(&[&["expect", "all_reduce", "-m", "200"], &machines[..]].concat());
+    assert!(any.contains(", 360 expected (") && any.contains("of the 360 GB/s expected"), "{any}");
+    assert!(any.contains("  NCCL     any of 2.18.5 to 2."), "{any}");
+    let topo = text(&[&["topo"], &machines[..]].concat());
+    let (_, rest) = topo.split_once("normal all_reduce with NCCL ").unwrap();
+    let release = rest.split(':').next().unwrap();
+    let row: Vec<&str> = rest.lines().find(|it| it.contains(" 1 GiB ")).unwrap().split_whitespace().collect();
+    let one = text(&[&["expect", "all_reduce", "--nccl", release], &machines[..]].concat());
+    let want = format!("{} GB/s is normal, {} to {}\n", row[3], row[2], row[4]);
+    assert!(one.starts_with(&want) && one.contains(&format!("  NCCL     {release}\n")), "{want}: {one}");
+}
+
 #[test]
 fn expect() {
     let mut snapshots = Snapshots::new("expect");

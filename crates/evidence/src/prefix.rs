@@ -181,7 +181,7 @@ pub fn thread(text: &[u8]) -> Option<Thread<'_>> {
 /// The time in the text before a line, as it is written there.
 ///
 /// Understood are `2025-10-16 22:16:08`, the same with `T`, fractions and a
-/// zone, and the glog form of PyTorch, `E1129 11:56:57.642513817`.
+/// zone, `10/16/2025 22:16:08`, and the glog form of PyTorch, `E1129 11:56:57.642513817`.
 pub fn time(before: &[u8]) -> Option<&str> {
     let text = str::from_utf8(before.get(..before.len().min(400))?).ok()?;
     let bytes = text.as_bytes();
@@ -210,11 +210,17 @@ pub fn time(before: &[u8]) -> Option<&str> {
         let hours = at - 2;
         let date = hours >= 11
             && digits(hours - 11, 4)
-            && bytes.get(hours - 7) == Some(&b'-')
+            && matches!(bytes.get(hours - 7), Some(b'-' | b'/'))
             && digits(hours - 6, 2)
             && digits(hours - 3, 2);
+        let year_last = hours >= 11
+            && digits(hours - 5, 4)
+            && bytes.get(hours - 6) == Some(&b'/')
+            && digits(hours - 8, 2)
+            && bytes.get(hours - 9) == Some(&b'/')
+            && digits(hours - 11, 2);
         // glog: `E1129 11:56:57`, and with one digit for the month `E321 02:07:08`
-        let start = if date {
+        let start = if date || year_last {
             hours - 11
         } else if hours >= 5 && digits(hours - 5, 4) {
             hours - 5
@@ -334,6 +340,7 @@ mod tests {
             ("[rank1]:[E321 02:07:08.1 x]", Some("321 02:07:08.1")),
             ("[rank0]: ", None),
             ("12:34:56 x", Some("12:34:56")),
+            ("10/16/2025 22:16:08 - INFO - a", Some("10/16/2025 22:16:08")),
         ] {
             assert_eq!(time(text.as_bytes()), want, "{text}");
         }

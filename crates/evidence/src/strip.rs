@@ -3,6 +3,8 @@
 //! NCCL lines are found by their anchor, whatever stands before it. Everything else, tables and matrices included, is
 //! looked at again without the labels, times and quoting marks that `layers` takes off one after the other.
 
+mod python;
+
 use std::borrow::Cow;
 
 use memchr::{memchr, memchr2, memmem};
@@ -241,12 +243,13 @@ fn label(line: &[u8]) -> Option<&[u8]> {
     let window = start.get(..start.len().min(WINDOW))?;
     let first = *start.first()?;
     let found = match first {
-        b'[' => bracketed(start, window),
+        b'[' => bracketed(start, window).or_else(|| python::bracketed(start, window)),
         b'(' => ray(start, window),
         b'>' => start.get(1..).map(after_blank),
         b'`' => start.strip_prefix(b"```"),
         b'0'..=b'9' => time(start).map(after_time).or_else(|| task(start)).or_else(|| located(start, window)),
         b'A'..=b'Z' | b'a'..=b'z' | b'/' | b'.' => glog(start, window)
+            .or_else(|| python::level_and_name(start, window))
             .or_else(|| syslog(start))
             .or_else(|| located(start, window))
             .or_else(|| host(start, window))
@@ -282,7 +285,10 @@ fn bracketed<'a>(start: &'a [u8], window: &[u8]) -> Option<&'a [u8]> {
         return Some(after_time(rest));
     }
     let is_rank = !inside.is_empty() && inside.len() <= 6 && inside.iter().all(u8::is_ascii_digit);
-    (is_rank || LEVELS.contains(&inside)).then(|| rest.strip_prefix(b" ")).flatten()
+    if LEVELS.contains(&inside) {
+        return rest.strip_prefix(b" ").map(|it| python::after_level(it).unwrap_or(it));
+    }
+    is_rank.then(|| rest.strip_prefix(b" ")).flatten()
 }
 
 /// `rank3`, `default3`, `trainer0|0`
@@ -316,7 +322,7 @@ fn ray<'a>(start: &'a [u8], window: &[u8]) -> Option<&'a [u8]> {
     start.get(close + 1..).map(after_blank)
 }
 
-/// What follows `2025-05-05 10:11:12`, the same with `T`, fractions and a zone, or a bare `10:11:12`.
+/// What follows `2025-05-05 10:11:12`, the same with `T`, fractions and a zone, `05/05/2025 10:11:12`, or a bare `10:11:12`.
 fn time(text: &[u8]) -> Option<&[u8]> {
     let digits =
         |from: usize, n: usize| text.get(from..from + n).is_some_and(|it| it.iter().all(u8::is_ascii_digit));
@@ -327,7 +333,14 @@ fn time(text: &[u8]) -> Option<&[u8]> {
         && matches!(byte(7), Some(b'-' | b'/'))
         && digits(8, 2)
         && matches!(byte(10), Some(b'T' | b' '));
-    let at = if dated { 11 } else { 0 };
+    // `%m/%d/%Y`, as the example scripts of transformers and accelerate have it.
+    let year_last = digits(0, 2)
+        && byte(2) == Some(b'/')
+        && digits(3, 2)
+        && byte(5) == Some(b'/')
+        && digits(6, 4)
+        && byte(10) == Some(b' ');
+    let at = if dated || year_last { 11 } else { 0 };
     if !(digits(at, 2)
         && byte(at + 2) == Some(b':')
         && digits(at + 3, 2)
@@ -362,6 +375,9 @@ fn after_time(text: &[u8]) -> &[u8] {
         {
             return inner;
         }
+    }
+    if let Some(inner) = python::between_bars(text) {
+        return inner;
     }
     let mut rest = text;
     if let Some(after) = rest.strip_prefix(b":").or_else(|| rest.strip_prefix(b"|")) {
@@ -519,6 +535,24 @@ mod tests {
             "2025-05-05 10:11:12,345 - INFO - stdout - ",
             "2025-05-05 10:11:12,345 - __main__ - INFO - ",
             "2025-05-05 10:11:12,345 INFO ",
+            "05/05/2025 10:11:12 - INFO - transformers.trainer - ",
+            "05/05/2025 10:11:12 - WARNING - __main__ - ",
+            "[INFO|trainer.py:2128] 2025-05-05 10:11:12,345 >> ",
+            "[WARNING|logging.py:314] 2025-05-05 10:11:12,345 >> ",
+            "[INFO|trainer.py:2128] ",
+            "[INFO|2025-05-05 10:11:12] llamafactory.data.loader:143 >> ",
+            "[INFO|2025-05-05 10:11:12] ",
+            "[rank0]:[INFO|trainer.py:2128] 2025-05-05 10:11:12,345 >> ",
+            "INFO:transformers.trainer:",
+            "WARNING:__main__:",
+            "[transformers] ",
+            "[titan] 2025-05-05 10:11:12,345 - root - INFO - ",
+            "[2025-05-05 10:11:12,345] [INFO] [utils.py:785:see_memory_usage] ",
+            "[2025-05-05 10:11:12,345] [INFO] [axolotl.train.train:120] [PID:1000] [RANK:0] ",
+            "[2025-05-05 10:11:12,345] [INFO] [logging.py:96:log_dist] [Rank 0] ",
+            "[NeMo I 2025-05-05 10:11:12 nemo_logging:381] ",
+            "2025-05-05 10:11:12.345 | INFO     | __main__:main:12 - ",
+            "INFO 2025-05-05 10:11:12,345 ",
             "[2025-05-05 10:11:12] ",
             "10:11:12 ",
             "I0505 10:11:12.345678 1234 file.cc:123] ",
@@ -550,6 +584,12 @@ mod tests {
             "  File \"train.py\", line 3, in <module>",
             "<system version=\"1\">",
             "[12345.678901] NVRM: Xid",
+            "[INFO|x",
+            "[node-0:1234] *** Process received signal ***",
+            "[loss] 2.1",
+            "[cuda|a:1] x",
+            "INFO:a b:c",
+            "NOTE:transformers.trainer:x",
             "the quick brown fox",
             "fe80::1%eth0",
         ] {

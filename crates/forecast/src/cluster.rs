@@ -164,6 +164,11 @@ impl Cluster {
         self
     }
 
+    /// The oldest and the newest release of NCCL that predictions are for; none where NCCL's choices are not predicted.
+    pub fn releases(&self) -> Option<(Version, Version)> {
+        self.origin.releases()
+    }
+
     /// The same with the newest of the possible releases.
     pub(crate) fn of_newest_release(mut self) -> Self {
         self.origin = self.origin.of_newest_release(&self);

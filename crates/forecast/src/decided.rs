@@ -81,6 +81,12 @@ impl Origin {
         self.with_releases(cluster, |all| all.last().copied().into_iter().collect())
     }
 
+    /// The oldest and the newest release of NCCL that is possible.
+    pub(crate) fn releases(&self) -> Option<(Version, Version)> {
+        let all = || self.0.iter().flat_map(|it| &it.releases).map(|it| it.nccl);
+        all().min().zip(all().max())
+    }
+
     fn with_releases(&self, cluster: &Cluster, releases: impl FnOnce(&[Release]) -> Vec<Release>) -> Self {
         let Some(inner) = &self.0 else { return Self::default() };
         Self::new(&inner.machine, &inner.settings, releases(&inner.releases), cluster)

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::algorithm::{Algorithm, Ceiling};
 use crate::cluster::{Allowed, Between, Cluster, Inside};
+use crate::digits::{rounded, shown};
 use crate::normal::{self, Normal};
 
 /// An opinion on a measured number.
@@ -68,8 +69,8 @@ pub fn judge(
     } else if verdict == Verdict::Low {
         let share = 100.0 * measured / normal.expected;
         let reason = format!(
-            "{share:.0} % of the {:.0} GB/s expected. {}",
-            normal.expected,
+            "{share:.0} % of the {} GB/s expected. {}",
+            shown(rounded(normal.expected)),
             describe(collective, cluster, normal)
         );
         let explanations = explain(collective, cluster, bytes, measured, normal);

@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use forecast::{Cluster, Dimension, Expected, Verdict};
 use serde::Serialize;
 
+pub(crate) use forecast::{rounded, shown};
+
 use crate::text::{Style, bytes, wrap};
 
 /// What is normal, and whether a measured number is.
@@ -49,6 +51,8 @@ pub struct Expect {
     pub algorithm: String,
     /// Those of all possible releases of NCCL, oldest first.
     pub algorithms: Vec<&'static str>,
+    /// The oldest and the newest release of NCCL that these numbers are for; none where they do not depend on it.
+    pub nccl: Option<[String; 2]>,
     /// What limits long messages.
     pub ceiling: String,
     /// Bus bandwidth of very long messages.
@@ -97,6 +101,7 @@ impl Expect {
                 names.dedup();
                 names
             },
+            nccl: cluster.releases().map(|(oldest, newest)| [oldest.to_string(), newest.to_string()]),
             ceiling: normal.ceiling.describe().to_owned(),
             asymptote: rounded(normal.asymptote),
             wire: rounded(normal.wire.bandwidth),
@@ -141,6 +146,12 @@ impl Expect {
         }
     }
 
+    /// The releases of NCCL that the numbers are for: `2.18.5 to 2.30.7`.
+    pub(crate) fn releases(&self) -> Option<String> {
+        let [oldest, newest] = self.nccl.as_ref()?;
+        Some(if oldest == newest { newest.clone() } else { format!("any of {oldest} to {newest}") })
+    }
+
     /// What was asked: `all_reduce of 1 GiB, 16 ranks on 2 nodes of p5.48xlarge`.
     pub(crate) fn subject(&self) -> String {
         let nodes = if self.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", self.nodes) };
@@ -176,6 +187,15 @@ impl Expect {
             shown(self.expected),
             time(self.time_us)
         )?;
+        if let Some(mut releases) = self.releases() {
+            if self.nccl.as_ref().is_some_and(|[oldest, newest]| oldest != newest) {
+                releases.push_str("; --nccl VERSION gives the numbers of one");
+            }
+            let lines = wrap(&releases, style.width.saturating_sub(11).max(30));
+            for (i, line) in lines.into_iter().enumerate() {
+                writeln!(out, "  {:<8} {line}", if i == 0 { "NCCL" } else { "" })?;
+            }
+        }
         for (i, line) in wrap(&self.reason, style.width.saturating_sub(11).max(30)).into_iter().enumerate() {
             writeln!(out, "  {:<8} {line}", if i == 0 { "why" } else { "" })?;
         }
@@ -201,35 +221,11 @@ impl Expect {
     }
 }
 
-/// Four digits are all the precision there is.
-pub(crate) fn rounded(number: f64) -> f64 {
-    rounded_to(number, 4)
-}
-
-fn rounded_to(number: f64, digits: u8) -> f64 {
-    if number == 0.0 || !number.is_finite() {
-        return 0.0;
-    }
-    let digits = f64::from(digits) - 1.0 - number.abs().log10().floor();
-    let scale = 10_f64.powf(digits);
-    (number * scale).round() / scale
-}
-
 /// `4.59 ms`
 pub(crate) fn time(microseconds: f64) -> String {
     match microseconds {
         it if it >= 1e6 => format!("{} s", shown(it / 1e6)),
         it if it >= 1e3 => format!("{} ms", shown(it / 1e3)),
         it => format!("{} us", shown(it)),
-    }
-}
-
-/// `437`, `43.7`, `4.37`, `0.00021`.
-pub(crate) fn shown(number: f64) -> String {
-    match number.abs() {
-        it if it < 0.01 => rounded_to(number, 2).to_string(),
-        it if it >= 100.0 => format!("{number:.0}"),
-        it if it >= 10.0 => format!("{number:.1}"),
-        _ => format!("{number:.2}"),
     }
 }

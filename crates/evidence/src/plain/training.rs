@@ -153,7 +153,7 @@ static ROUTINE: &[&str] = &[
 ];
 
 pub(super) fn is_line(line: &[u8]) -> bool {
-    let inner = unlabelled(line);
+    let inner = line.trim_ascii_start();
     begins_as_known(inner) || is_bar(inner) || report::is_line(inner)
 }
 
@@ -201,7 +201,7 @@ const TOKENS: &str = "tokens per iteration will be: ";
 impl Training {
     /// A line, and what a logger or launcher put before it.
     pub(super) fn take(&mut self, line: &[u8], before: &[u8], quote: impl Fn() -> Quote) {
-        let line = String::from_utf8_lossy(unlabelled(line));
+        let line = String::from_utf8_lossy(line);
         let line = line.trim();
         if let Some(rest) = line.strip_prefix("{'train_runtime': ") {
             self.last_epoch = word_after(line, "'epoch': ").and_then(number).or(self.last_epoch);
@@ -258,7 +258,7 @@ impl Training {
     pub(crate) fn opening(&mut self, line: &[u8]) {
         let written = prefix::time(line.get(..line.len().min(OPENING)).unwrap_or_default());
         // A time of day alone may be anything, and one without a year cannot be compared with one that has it.
-        let at = written.filter(|it| it.as_bytes().get(4) == Some(&b'-')).and_then(stamp::seconds);
+        let at = written.filter(|it| stamp::has_year(it)).and_then(stamp::seconds);
         self.began = earlier(self.began, at);
     }
 
@@ -392,12 +392,6 @@ fn runtime(line: &[u8]) -> Option<f64> {
     Some(seconds).filter(|it: &f64| it.is_finite() && *it > 0.0)
 }
 
-/// Without the label that transformers 5 puts before its lines.
-fn unlabelled(line: &[u8]) -> &[u8] {
-    let inner = line.trim_ascii_start();
-    inner.strip_prefix(b"[transformers] ").unwrap_or(inner).trim_ascii_start()
-}
-
 fn keep_largest(slot: &mut Option<Seen<f64>>, value: Option<f64>, quote: &impl Fn() -> Quote) {
     if let Some(value) = value.filter(|value| slot.as_ref().is_none_or(|it| *value > it.value)) {
         *slot = Some(Seen { value, count: 1, quote: quote() });
@@ -435,6 +429,42 @@ mod tests {
         assert_eq!(it.bars.of_steps(Some(50)).map(|it| it.last.seconds), Some(231));
         assert_eq!(it.steps.tokens_per_gpu.by_step(), [(10, 3456.0), (83_594, 1771.0)]);
         assert_eq!(it.argument("seq_length").map(|it| &*it.value.value), Some("2048"));
+    }
+
+    #[test]
+    fn what_loggers_of_python_write_before_lines_hides_nothing() {
+        let lines = [
+            "***** Running training *****",
+            "  Num examples = 400",
+            "  Instantaneous batch size per device = 4",
+            "  Total optimization steps = 50",
+            "MA 0.03 GB         Max_MA 1.99 GB         CA 15.08 GB         Max_CA 15 GB ",
+            "{'train_runtime': 2441.04, 'train_samples_per_second': 5.2}",
+        ];
+        let read = |before: &str| {
+            let text = lines.map(|it| format!("{before}{it}")).join("\n");
+            crate::read_texts([("log", text.as_bytes())]).training
+        };
+        let bare = read("");
+        for before in [
+            "[INFO|trainer.py:2128] 2026-01-01 00:00:00,000 >> ",
+            "[INFO|2026-01-01 00:00:00] llamafactory.train:12 >> ",
+            "01/01/2026 00:00:00 - INFO - transformers.trainer - ",
+            "INFO:transformers.trainer:",
+            "[transformers] ",
+            "[2026-01-01 00:00:00,000] [INFO] [utils.py:785:see_memory_usage] ",
+            "[rank0]: [INFO|trainer.py:2128] 2026-01-01 00:00:00,000 >> ",
+            "2026-01-01 00:00:00.000 | INFO     | __main__:main:12 - ",
+        ] {
+            let it = read(before);
+            for name in ["Num examples", "Instantaneous batch size per device", "Total optimization steps"] {
+                let value = |it: &Training| it.setting(name).map(|it| it.value.value.clone());
+                assert!(value(&it).is_some() && value(&it) == value(&bare), "{before}: {name}");
+            }
+            assert_eq!(it.runtime_seconds.map(|it| it.value), Some(2441.04), "{before}");
+            assert_eq!(it.memory.gpu_max.map(|it| it.value), Some(1.99), "{before}");
+        }
+        assert!(bare.began.is_none() && read("01/01/2026 00:00:00 - INFO - a - ").began.is_some());
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct Compare {
     pub runs: Vec<String>,
     /// The run that others are compared with.
     pub baseline: String,
+    /// The names of what was measured in each run: of the figures and the bandwidths.
+    pub measurements: Vec<Vec<String>>,
     /// What is known to differ.
     pub differs: Vec<Fact>,
     /// What is known and does not differ.
@@ -40,7 +42,7 @@ pub struct Compare {
     pub paths: Vec<Paths>,
     /// Variables and releases that differ from those of the baseline: possible causes that no prediction of steps includes.
     pub settings: Vec<Setting>,
-    /// Why nothing can be compared, where no two runs have a measurement in common: only what differs is known then.
+    /// Why nothing can be compared, where no two runs have a measurement in common: only what each has and what differs is known then.
     #[serde(skip)]
     pub not_comparable: Option<String>,
     #[serde(skip)]
@@ -222,6 +224,7 @@ impl Compare {
             answer: Vec::new(),
             runs: compared.runs.clone(),
             baseline: compared.runs.get(base).cloned().unwrap_or_default(),
+            measurements: compared.measurements(),
             differs: facts(true),
             same: facts(false),
             figures: figures.collect(),

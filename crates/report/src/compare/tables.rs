@@ -29,7 +29,12 @@ impl Compare {
             [it.name.clone()].into_iter().chain(values).collect()
         });
         let figures = self.figures.iter().map(|it| self.row(self.label(it), &it.values, it.unit, spread));
+        let has = self.runs.iter().zip(&self.measurements).map(|(run, has)| {
+            vec![run.clone(), if has.is_empty() { "no measurement".to_owned() } else { has.join(", ") }]
+        });
+        let has = if self.not_comparable.is_some() { has.collect() } else { Vec::new() };
         let mut tables = vec![
+            Table { head: vec!["run".to_owned(), "what it has".to_owned()], rows: has, numbers: false },
             Table { head: head("what differs"), rows: differs.collect(), numbers: false },
             Table { head: head("measured"), rows: figures.collect(), numbers: true },
         ];
@@ -260,13 +265,19 @@ impl Measured {
     /// The value with its unit, and from where to where it is spread.
     pub(crate) fn shown(&self, unit: &str, spread: bool) -> String {
         // The name of a rate says its unit.
-        let unit = if !spread && unit.ends_with("/s") { "" } else { unit };
-        let mut text = amount(self.value, unit);
-        if let Some([low, high]) = self.spread.filter(|it| spread && it[0] < it[1]) {
-            let scale = if text.ends_with(" ms") { 1e3 } else { 1.0 };
-            text.push_str(&format!(" ({} to {})", shown(low * scale), shown(high * scale)));
+        let short = if !spread && unit.ends_with("/s") { "" } else { unit };
+        let text = amount(self.value, short);
+        match self.range(unit).filter(|_| spread) {
+            Some(range) => format!("{text} {range}"),
+            None => text,
         }
-        text
+    }
+
+    /// From where to where it is spread: `(0.32 to 0.33)`, in the unit of the value.
+    pub(crate) fn range(&self, unit: &str) -> Option<String> {
+        let [low, high] = self.spread.filter(|it| it[0] < it[1])?;
+        let scale = if amount(self.value, unit).ends_with(" ms") { 1e3 } else { 1.0 };
+        Some(format!("({} to {})", shown(low * scale), shown(high * scale)))
     }
 }
 

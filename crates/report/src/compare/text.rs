@@ -87,36 +87,74 @@ impl Table {
     }
 
     fn fits(&self, room: usize) -> bool {
-        self.columns().iter().map(|it| it + 2).sum::<usize>() <= room
+        Self::wide(&self.columns()) <= room
+    }
+
+    /// How wide lines with these columns are.
+    fn wide(columns: &[usize]) -> usize {
+        columns.iter().map(|it| it + 2).sum()
+    }
+
+    /// The columns in groups that fit beside the first one, and how wide each is. A number is never cut: its ratio is what is asked for.
+    fn groups(&self, room: usize) -> Vec<Vec<(usize, usize)>> {
+        let columns = self.columns();
+        let names = columns.first().copied().unwrap_or(0);
+        let room = room.saturating_sub(names + 2);
+        let others = columns.len().saturating_sub(1).max(1);
+        let most = if self.numbers { room } else { (room / others).max(LEAST_TEXT) };
+        let mut groups: Vec<Vec<(usize, usize)>> = Vec::new();
+        let mut left = 0;
+        for (at, wide) in columns.iter().enumerate().skip(1) {
+            let wide = (*wide).min(most.saturating_sub(2)).max(1);
+            match groups.last_mut().filter(|_| wide + 2 <= left) {
+                Some(group) => {
+                    group.push((at, wide));
+                    left -= wide + 2;
+                }
+                None => {
+                    groups.push(vec![(at, wide)]);
+                    left = room.saturating_sub(wide + 2);
+                }
+            }
+        }
+        groups
     }
 
     fn text(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
         let lines = || [&self.head].into_iter().chain(&self.rows);
         let columns = self.columns();
-        // What does not fit is cut in the widest columns, the names stay.
         let names = columns.first().copied().unwrap_or(0);
-        let room = style.width.saturating_sub(4 + names);
-        let each = room / columns.len().saturating_sub(1).max(1);
-        let fits = columns.iter().skip(1).map(|it| it + 2).sum::<usize>() <= room;
-        for row in lines() {
-            let mut line = String::from("  ");
-            for (at, cell) in row.iter().enumerate() {
-                let wide = columns.get(at).copied().unwrap_or(0);
-                let wide = if at == 0 || fits { wide } else { wide.min(each.saturating_sub(2).max(8)) };
-                let cell = if width(cell) > wide { cut(cell, wide) } else { cell.clone() };
-                let gap = if at == 0 { "" } else { "  " };
-                if self.numbers && at > 0 {
-                    let blanks = " ".repeat(wide.saturating_sub(width(&cell)));
-                    line.push_str(&format!("{gap}{blanks}{cell}"));
-                } else {
-                    line.push_str(&format!("{gap}{}", padded(&cell, wide)));
-                }
+        let groups = if self.fits(style.width) {
+            vec![columns.iter().copied().enumerate().skip(1).collect()]
+        } else {
+            self.groups(style.width)
+        };
+        for (number, group) in groups.iter().enumerate() {
+            if number > 0 {
+                writeln!(out)?;
             }
-            writeln!(out, "{}", line.trim_end())?;
+            for row in lines() {
+                let name = row.first().map_or("", String::as_str);
+                let mut line = format!("  {}", padded(name, names));
+                for (at, wide) in group {
+                    let cell = row.get(*at).map_or("", String::as_str);
+                    let cell = if width(cell) > *wide { cut(cell, *wide) } else { cell.to_owned() };
+                    if self.numbers {
+                        let blanks = " ".repeat(wide.saturating_sub(width(&cell)));
+                        line.push_str(&format!("  {blanks}{cell}"));
+                    } else {
+                        line.push_str(&format!("  {}", padded(&cell, *wide)));
+                    }
+                }
+                writeln!(out, "{}", line.trim_end())?;
+            }
         }
         Ok(())
     }
 }
+
+/// A column of texts is not made narrower than this.
+const LEAST_TEXT: usize = 26;
 
 /// Text that Markdown leaves as it is.
 fn escaped(text: &str) -> String {

@@ -22,7 +22,10 @@ impl View for Compare {
         page.about.extend(self.not_comparable.clone());
         page.undecided = self.not_comparable.is_some();
         page.tone = Tone::Plain;
-        if !self.differs.is_empty() {
+        if self.not_comparable.is_some() {
+            page.section("has", "What each run has", |html| has(html, self));
+        }
+        if !self.differs.is_empty() || self.common().is_some() {
             page.section("differs", "What differs", |html| differs(html, self));
         }
         if !self.figures.is_empty() {
@@ -57,6 +60,15 @@ impl View for Compare {
     }
 }
 
+fn has(html: &mut Html, compare: &Compare) {
+    let row = |(run, has): (&String, &Vec<String>)| {
+        let has = if has.is_empty() { "no measurement".to_owned() } else { has.join(", ") };
+        vec![Cell::new(run.clone()), Cell::new(has)]
+    };
+    let rows: Vec<Vec<Cell>> = compare.runs.iter().zip(&compare.measurements).map(row).collect();
+    parts::table(html, "What each run has", &["run", "what it has"].map(Column::Text), &rows);
+}
+
 fn differs(html: &mut Html, compare: &Compare) {
     let row = |it: &Fact| {
         let value = |it: &Option<String>| Cell::new(it.as_deref().unwrap_or("-"));
@@ -65,7 +77,9 @@ fn differs(html: &mut Html, compare: &Compare) {
     let rows: Vec<Vec<Cell>> = compare.differs.iter().map(row).collect();
     let columns: Vec<Column<'_>> =
         std::iter::once(Column::Text("what")).chain(compare.runs.iter().map(|it| Column::Text(it))).collect();
-    parts::table(html, "What is known to differ", &columns, &rows);
+    if !rows.is_empty() {
+        parts::table(html, "What is known to differ", &columns, &rows);
+    }
     if let Some(common) = compare.common() {
         parts::facts(html, &[("the same", common)]);
     }
@@ -101,7 +115,10 @@ fn heads<'a>(compare: &'a Compare, first: &'a str) -> Vec<Column<'a>> {
 fn values(compare: &Compare, name: String, values: &[Option<Measured>], unit: &str) -> Vec<Cell> {
     let mut row = vec![Cell::new(name)];
     for (run, value) in compare.runs.iter().zip(values) {
-        row.push(Cell::new(value.as_ref().map_or_else(|| "-".to_owned(), |it| it.shown(unit, true))));
+        row.push(match value {
+            Some(it) => Cell::new(amount(it.value, unit)).below(it.range(unit)),
+            None => Cell::new("-"),
+        });
         if *run != compare.baseline {
             let ratio = value.as_ref().and_then(|it| it.ratio);
             row.push(Cell::new(ratio.map(|it| format!("x {it:.2}")).unwrap_or_default()));

@@ -34,6 +34,7 @@ impl View for Expect {
                 ("links", format!("carry {} GB/s at most", shown(self.wire))),
                 ("why", self.reason.clone()),
             ];
+            rows.extend(self.releases().map(|it| ("NCCL", it)));
             if self.groups_at_once > 1 {
                 rows.push(("at once", format!("{} such groups on each machine at the same time", self.groups_at_once)));
             }

@@ -32,6 +32,7 @@ pub struct Cell {
     class: &'static str,
     code: bool,
     link: Option<String>,
+    below: Option<String>,
 }
 
 impl Cell {
@@ -51,6 +52,12 @@ impl Cell {
         Self { class: tone.class(), ..self }
     }
 
+    /// With a text on a line of its own below.
+    #[must_use]
+    pub fn below(self, text: Option<String>) -> Self {
+        Self { below: text, ..self }
+    }
+
     /// As a link to an address of the web or of this page.
     #[must_use]
     pub fn linked(self, address: impl Into<String>) -> Self {
@@ -62,6 +69,11 @@ impl Cell {
             (Some(address), _) => html.link(address, &self.text),
             (None, true) => html.line("code", "", &self.text),
             (None, false) => html.prose(&self.text),
+        }
+        if let Some(below) = &self.below {
+            // The blank is for those who copy or hear it.
+            html.words(" ");
+            html.line("span", "below", below);
         }
     }
 }

@@ -66,7 +66,7 @@ impl View for TopoPage<'_> {
             page.section("search", "What NCCL's search found", |html| graphs(html, &topo.graphs));
         }
         if !topo.normal.is_empty() {
-            page.section("normal", "Normal bandwidth", |html| normal(html, &topo.normal));
+            page.section("normal", "Normal bandwidth", |html| normal(html, topo));
         }
         let notes: Vec<&str> =
             topo.notes.iter().filter(|it| !topo.conflicts.contains(it)).map(String::as_str).collect();
@@ -327,7 +327,9 @@ fn graphs(html: &mut Html, all: &[TopoGraph]) {
 }
 
 /// Curves with their interval, and the same as a table.
-fn normal(html: &mut Html, all: &[TopoNormal]) {
+fn normal(html: &mut Html, topo: &Topo) {
+    let all = &topo.normal;
+    let release = topo.job.as_ref().map(|it| format!(" with NCCL {}", it.nccl)).unwrap_or_default();
     for rows in all.chunk_by(|a, b| a.collective == b.collective) {
         let Some(first) = rows.first() else { continue };
         #[expect(clippy::cast_precision_loss, reason = "a place on an axis")]
@@ -385,6 +387,6 @@ fn normal(html: &mut Html, all: &[TopoNormal]) {
             Column::Text("algorithm"),
             Column::Text("limited by"),
         ];
-        parts::table(html, &format!("{}: bus bandwidth in GB/s", first.collective), &columns, &rows);
+        parts::table(html, &format!("{}{release}: bus bandwidth in GB/s", first.collective), &columns, &rows);
     }
 }

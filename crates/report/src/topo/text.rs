@@ -38,7 +38,7 @@ pub fn text(topo: &Topo, style: Style, out: &mut impl Write) -> io::Result<()> {
     if let Some(overlay) = topo.overlay.as_ref().filter(|it| !it.edges.is_empty()) {
         page.overlay(topo, overlay, out)?;
     }
-    page.normal(&topo.normal, out)?;
+    page.normal(&topo.normal, topo.job.as_ref().map(|it| it.nccl.as_str()), out)?;
     page.notes(topo, out)
 }
 
@@ -300,19 +300,26 @@ impl Page {
         Ok(())
     }
 
-    fn normal(&self, all: &[TopoNormal], out: &mut impl Write) -> io::Result<()> {
+    fn normal(&self, all: &[TopoNormal], nccl: Option<&str>, out: &mut impl Write) -> io::Result<()> {
         let mut rest = all;
         while let Some(first) = rest.first() {
             let (now, later) =
                 rest.split_at(rest.iter().take_while(|it| it.collective == first.collective).count());
-            self.table(&first.collective, now, out)?;
+            self.table(&first.collective, nccl, now, out)?;
             rest = later;
         }
         Ok(())
     }
 
-    fn table(&self, collective: &str, rows: &[TopoNormal], out: &mut impl Write) -> io::Result<()> {
-        self.heading(&format!("normal {}: bus bandwidth in GB/s", clean(collective)), out)?;
+    fn table(
+        &self,
+        collective: &str,
+        nccl: Option<&str>,
+        rows: &[TopoNormal],
+        out: &mut impl Write,
+    ) -> io::Result<()> {
+        let release = nccl.map(|it| format!(" with NCCL {}", clean(it))).unwrap_or_default();
+        self.heading(&format!("normal {}{release}: bus bandwidth in GB/s", clean(collective)), out)?;
         // If there is no room, leave out the time, which follows from size and bandwidth.
         let timed = self.style.width >= 50;
         let columns = |size: &str, [low, expected, high]: [&str; 3], time: &str| {

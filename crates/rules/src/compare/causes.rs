@@ -68,7 +68,7 @@ impl Explained {
 const LEAST: f64 = 0.001;
 
 pub(super) fn of(at: usize, base: &Side<'_>, other: &Side<'_>) -> Option<Causes> {
-    let (before, after) = (base.logged.measured.as_ref()?.seconds, other.logged.measured.as_ref()?.seconds);
+    let (before, after) = (base.step.as_ref()?.seconds, other.step.as_ref()?.seconds);
     let seconds = after - before;
     let cause = |parts, rest| Some(Causes { run: at, seconds, parts, rest });
     let jobs = base.logged.job(base.run.job_file).map_err(|error| (base.run.name, error)).and_then(|from| {

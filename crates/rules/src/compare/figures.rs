@@ -3,7 +3,7 @@
 use evidence::plain::Track;
 
 use super::Side;
-use crate::training::{Measured, Spread};
+use crate::training::{Measured, Method, Spread};
 
 /// A quantity that was measured in runs.
 #[derive(Debug, Clone, PartialEq)]
@@ -120,12 +120,11 @@ impl Quantity {
 
     fn of(self, side: &Side<'_>) -> Option<Amount> {
         let training = &side.run.log.case.training;
-        let measured = side.logged.measured.as_ref();
+        let (measured, step) = (side.logged.measured.as_ref(), side.step.as_ref());
         match self {
             Self::Step => {
-                let measured = measured?;
-                let spread = measured.tenths();
-                Some(Amount { value: measured.seconds, spread, how: Some(measured.how.clone()) })
+                let step = step?;
+                Some(Amount { value: step.seconds, spread: step.tenths(), how: Some(step.how.clone()) })
             }
             Self::First => {
                 let spread = measured?.spread.as_ref().filter(|it| it.left_out > 0)?;
@@ -144,7 +143,7 @@ impl Quantity {
                 let of_file = || Some(number("run.global_batch")? * number("run.seq")?);
                 let of_step = || {
                     let tokens = of_file().or_else(|| side.logged.tokens_of_step(training))?;
-                    measured?.rate(tokens)
+                    step?.rate(tokens)
                 };
                 printed.or_else(of_step)
             }
@@ -152,7 +151,7 @@ impl Quantity {
             Self::Samples => {
                 let of_step = || {
                     let batch = side.value("run.global_batch")?.as_f64()?;
-                    measured?.rate(batch)
+                    step?.rate(batch)
                 };
                 Amount::of_steps(&training.steps.samples, |it| it).or_else(of_step)
             }
@@ -161,15 +160,18 @@ impl Quantity {
             }
             Self::Startup => {
                 // A step that is the run divided by its steps leaves nothing over.
-                let measured = measured.filter(|it| !it.how.contains("start"))?;
-                let steps = side.value("run.steps")?.as_f64()?;
-                Some(Amount::of(measured.run? - steps * measured.seconds)).filter(|it| it.value >= 0.0)
+                let measured = measured.filter(|it| it.method != Method::Run)?;
+                let (steps, run) = (side.value("run.steps")?.as_f64()?, measured.run?);
+                Some(Amount::of(run - steps * measured.seconds)).filter(|it| it.value > run * LEAST)
             }
             Self::GpuMemory => training.memory.gpu_max.as_ref().map(|it| Amount::of(it.value)),
             Self::HostMemory => training.memory.host_percent.as_ref().map(|it| Amount::of(it.value)),
         }
     }
 }
+
+/// Less of a run than this share is within the error of the time of a step.
+const LEAST: f64 = 1e-3;
 
 pub(super) fn of(sides: &[Side<'_>]) -> Vec<Figure> {
     let figure = |quantity: Quantity| {

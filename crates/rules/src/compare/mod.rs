@@ -16,7 +16,7 @@ mod settings;
 use serde_json::Value;
 
 use crate::Log;
-use crate::training::Logged;
+use crate::training::{Logged, Method};
 
 pub use causes::{Causes, Explained, Part, Unexplained};
 pub use facts::Fact;
@@ -69,7 +69,8 @@ pub struct Comparison {
 impl Comparison {
     /// Compares runs with one of them, by its position.
     pub fn of(runs: &[Run<'_>], baseline: usize) -> Self {
-        let sides: Vec<Side<'_>> = runs.iter().map(|it| Side::of(*it)).collect();
+        let mut sides: Vec<Side<'_>> = runs.iter().map(|it| Side::of(*it)).collect();
+        measure_alike(&mut sides);
         let causes = match sides.get(baseline) {
             None => Vec::new(),
             Some(base) => {
@@ -93,8 +94,8 @@ impl Comparison {
         }
     }
 
-    /// What was measured in each run, in words.
-    pub fn measurements(&self) -> Vec<String> {
+    /// What was measured in each run, by name; nothing where nothing was.
+    pub fn measurements(&self) -> Vec<Vec<String>> {
         let one = |at: usize| {
             let has = |amounts: &[Option<Amount>]| amounts.get(at).is_some_and(Option::is_some);
             let figures =
@@ -106,8 +107,7 @@ impl Comparison {
                 .map(|it| format!("bandwidths of {}", it.collective.name()))
                 .collect();
             rates.dedup();
-            let all: Vec<String> = figures.chain(rates).collect();
-            if all.is_empty() { "no measurement".to_owned() } else { all.join(", ") }
+            figures.chain(rates).collect::<Vec<String>>()
         };
         (0..self.runs.len()).map(one).collect()
     }
@@ -124,11 +124,13 @@ impl Comparison {
 struct Side<'a> {
     run: Run<'a>,
     logged: Logged,
+    /// The time of a step that is compared. The log may have a more exact one that other runs lack.
+    step: Option<crate::training::Measured>,
 }
 
 impl<'a> Side<'a> {
     fn of(run: Run<'a>) -> Self {
-        let mut side = Self { run, logged: Logged::of(run.log) };
+        let mut side = Self { run, logged: Logged::of(run.log), step: None };
         let steps = side.value("run.steps").and_then(|it| it.as_f64()).filter(|it| *it > 0.0);
         if let Some(took) = run.took {
             match (&mut side.logged.measured, steps) {
@@ -137,7 +139,17 @@ impl<'a> Side<'a> {
                 (None, None) => {}
             }
         }
+        side.step.clone_from(&side.logged.measured);
         side
+    }
+
+    /// The time of a step by one method.
+    fn measured_by(&self, method: Method) -> Option<crate::training::Measured> {
+        let steps = self.value("run.steps").and_then(|it| it.as_f64()).filter(|it| *it > 0.0);
+        match (method, self.run.took.zip(steps)) {
+            (Method::Run, Some((took, steps))) => Some(self.spread_over(took, steps)),
+            _ => self.logged.measured_by(method, &self.run.log.case.training),
+        }
     }
 
     /// The step of a run of which only the whole time is known.
@@ -157,6 +169,32 @@ impl<'a> Side<'a> {
         let (table, name) = key.split_once('.')?;
         let of_file = self.run.job_file.get(table).and_then(|it| it.get(name));
         of_file.or_else(|| self.logged.get(key)).cloned()
+    }
+}
+
+/// Lets all runs have times of steps that can be compared: where those of one include the start of training and those of another do not, they
+/// are measured by the most exact method that all have.
+fn measure_alike(sides: &mut [Side<'_>]) {
+    let methods: Vec<Method> = sides.iter().filter_map(|it| Some(it.step.as_ref()?.method)).collect();
+    let same = methods.iter().all(|it| methods.first() == Some(it));
+    if same || methods.iter().all(|it| it.is_of_steps()) {
+        return;
+    }
+    for method in Method::ALL {
+        let measured: Vec<_> =
+            sides.iter().map(|it| it.step.as_ref().and_then(|_| it.measured_by(method))).collect();
+        if sides.iter().zip(&measured).any(|(side, it)| side.step.is_some() && it.is_none()) {
+            continue;
+        }
+        for (side, measured) in sides.iter_mut().zip(measured) {
+            let (Some(before), Some(mut now)) = (side.step.take(), measured) else { continue };
+            if before.method != method {
+                let other = before.how.split(',').next().unwrap_or_default();
+                now.how.push_str(&format!("; not the {other}, which not every run has"));
+            }
+            side.step = Some(now);
+        }
+        return;
     }
 }
 

@@ -151,3 +151,53 @@ fn an_answer_stands_for_a_run() {
     );
     assert_eq!(compared.settings.len(), 1);
 }
+
+/// A trainer that prints the time of each step, and one that does not.
+#[test]
+fn steps_are_measured_alike() {
+    let steps = |seconds: f64| -> String {
+        let one = |it: i32| {
+            let epoch = f64::from(it) / 50.0;
+            format!("{{'loss': 1.0, 'epoch': {epoch}, 'step_time': {seconds}}}")
+        };
+        (1..=50).map(one).collect::<Vec<_>>().join("\n") + "\n"
+    };
+    let text = LOG.replace("NETWORK", "Socket/0").replace("VARIABLES", "");
+    let [one, other] = [5000, 4900].map(|it| text.replace("5000.0", &format!("{it}.0")));
+    let step = |logs: [&Log; 2]| {
+        let compared = compare(&logs, &Value::Null);
+        let figure = compared.figures.into_iter().find(|it| it.quantity == Quantity::Step).unwrap();
+        figure.amounts.into_iter().flatten().map(|it| (it.value, it.how.unwrap())).collect::<Vec<_>>()
+    };
+    let (printed, faster) =
+        (read(&format!("{}{one}", steps(80.0))), read(&format!("{}{other}", steps(70.0))));
+    let (run, alike) = (read(&other), step([&printed, &read(&other)]));
+    assert_eq!(alike.iter().map(|it| it.0).collect::<Vec<_>>(), [100.0, 98.0], "{alike:?}");
+    assert!(alike[0].1.contains("which not every run has") && !alike[1].1.contains("not every"), "{alike:?}");
+    assert_eq!(step([&printed, &faster]).iter().map(|it| it.0).collect::<Vec<_>>(), [80.0, 70.0]);
+    assert_eq!(step([&run, &read(&one)]).iter().map(|it| it.0).collect::<Vec<_>>(), [98.0, 100.0]);
+}
+
+/// A log that begins with a step, and a run that takes as long as its steps.
+#[test]
+fn what_takes_no_time_was_not_measured() {
+    let lines = |begin: &str| {
+        let steps = (1..=50).map(|it| {
+            format!(
+                "2026-01-01 10:{:02}:{:02} iter {it}: loss 2.1, time 2000.00ms\n",
+                it * 2 / 60,
+                it * 2 % 60
+            )
+        });
+        let end = "  Total optimization steps = 50\n{'train_runtime': 100.0, 'epoch': 1.0}\n";
+        read(&format!("{begin}{}{end}", steps.collect::<String>()))
+    };
+    let cut = lines("");
+    let whole = lines("2026-01-01 09:59:00 starting\n");
+    let names = |log: &Log| -> Vec<Quantity> {
+        compare(&[log, log], &Value::Null).figures.iter().map(|it| it.quantity).collect()
+    };
+    assert!(names(&whole).contains(&Quantity::ToFirst), "{:?}", names(&whole));
+    assert!(!names(&cut).contains(&Quantity::ToFirst), "{:?}", names(&cut));
+    assert!(!names(&cut).contains(&Quantity::Startup), "{:?}", names(&cut));
+}

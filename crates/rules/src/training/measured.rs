@@ -10,7 +10,9 @@ use super::Logged;
 pub struct Measured {
     /// Seconds of one step: the median, where several are known.
     pub seconds: f64,
-    /// How it was measured, in words.
+    /// How it was measured.
+    pub method: Method,
+    /// The same in words.
     pub how: String,
     /// The time of the whole run, where it is known.
     pub run: Option<f64>,
@@ -18,6 +20,105 @@ pub struct Measured {
     pub spread: Option<Spread>,
     /// Seconds from the first line of the log to the end of the first step, where lines have dates.
     pub to_first_step: Option<f64>,
+}
+
+/// How the time of a step was measured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Method {
+    /// The trainer prints it.
+    Printed,
+    /// The trainer prints the time since training began.
+    Elapsed,
+    /// So does the file with its state.
+    State,
+    /// The same by the epoch.
+    ElapsedByEpoch,
+    /// From rates that the trainer prints.
+    Samples,
+    /// Tokens per second of all or of each GPU.
+    Tokens,
+    /// Steps per second.
+    Steps,
+    /// From the times at which lines were written.
+    Lines,
+    /// From a progress bar that was drawn several times.
+    BarUpdates,
+    /// The same as `Lines`, by the epoch.
+    LinesByEpoch,
+    /// What a progress bar shows for all steps.
+    Bar,
+    /// The whole run divided by its steps.
+    #[default]
+    Run,
+}
+
+impl Method {
+    /// All, the most exact first.
+    pub const ALL: [Self; 12] = [
+        Self::Printed,
+        Self::Elapsed,
+        Self::State,
+        Self::ElapsedByEpoch,
+        Self::Samples,
+        Self::Tokens,
+        Self::Steps,
+        Self::Lines,
+        Self::BarUpdates,
+        Self::LinesByEpoch,
+        Self::Bar,
+        Self::Run,
+    ];
+
+    /// Whether it is a time of steps alone: one of all steps together includes the start of training.
+    pub const fn is_of_steps(self) -> bool {
+        !matches!(self, Self::Bar | Self::Run)
+    }
+
+    /// What its values are.
+    const fn values(self) -> &'static str {
+        match self {
+            Self::Printed => "printed steps",
+            Self::Elapsed | Self::ElapsedByEpoch => "intervals between printed times",
+            Self::State => "intervals in trainer_state.json",
+            Self::Samples => "printed rates of samples",
+            Self::Tokens => "printed rates of tokens",
+            Self::Steps => "printed rates of steps",
+            Self::Lines | Self::LinesByEpoch => "intervals between the times of lines",
+            Self::BarUpdates => "updates of the progress bar",
+            Self::Bar | Self::Run => "",
+        }
+    }
+
+    /// Times of steps, as far as the log has them in this way.
+    fn spread(self, training: &Training, job: &Known) -> Option<Spread> {
+        let steps = &training.steps;
+        let of = Spread::of;
+        match self {
+            Self::Printed => of(steps.seconds.by_step()),
+            Self::Elapsed => of(steps.elapsed.growth()),
+            Self::State => of(growth(&training.state.as_ref()?.elapsed)),
+            Self::ElapsedByEpoch => by_epoch(steps.elapsed_by_epoch.growth(), job),
+            Self::Samples => {
+                let batch = job.batch?;
+                Spread::map(steps.samples.by_step(), |rate| batch / rate)
+            }
+            Self::Tokens => {
+                let tokens = job.tokens?;
+                Spread::map(steps.tokens.by_step(), |rate| tokens / rate).or_else(|| {
+                    let each = tokens / job.ranks?;
+                    Spread::map(steps.tokens_per_gpu.by_step(), |rate| each / rate)
+                })
+            }
+            Self::Steps => Spread::map(steps.rate.by_step(), |rate| 1.0 / rate),
+            Self::Lines => of(steps.at.growth()),
+            Self::BarUpdates => {
+                let updates = training.bars.of_steps(job.steps)?.each.first_by_step();
+                Some(updates).filter(|it| it.len() >= FEWEST_UPDATES).and_then(of)
+            }
+            Self::LinesByEpoch => by_epoch(steps.at_by_epoch.growth(), job),
+            Self::Bar | Self::Run => None,
+        }
+    }
 }
 
 /// Values by step, and how they are spread.
@@ -92,22 +193,29 @@ impl Measured {
     /// From what is printed, the most exact first.
     pub(super) fn of(training: &Training, logged: &Logged, ranks: Option<f64>) -> Option<Self> {
         let job = Known::of(training, logged, ranks);
+        Method::ALL.into_iter().find_map(|it| Self::by(it, training, &job))
+    }
+
+    fn by(method: Method, training: &Training, job: &Known) -> Option<Self> {
         let run = training.runtime_seconds.as_ref().map(|it| it.value).filter(|it| *it > 0.0);
-        let found =
-            printed(training, &job).or_else(|| of_rates(training, &job)).or_else(|| of_clock(training, &job));
         let to_first_step = training.began.zip(training.steps.at.earliest().first().copied());
+        // A log that begins with a step says nothing about its start.
         let to_first_step =
-            to_first_step.map(|(began, first)| first.1 - began).filter(|it| (0.0..MOST).contains(it));
-        if let Some((spread, what)) = found {
-            let (seconds, without) = (spread.median, spread.without());
-            let how = match spread.kept() {
-                1 => format!("one of the {what}{without}"),
-                kept => format!("median of {kept} {what}{without}"),
-            };
-            return Some(Self { seconds, how, run, spread: Some(spread), to_first_step });
-        }
-        let (seconds, how) = of_bar(training, &job).or_else(|| of_run(run, &job))?;
-        Some(Self { seconds, how, run, spread: None, to_first_step })
+            to_first_step.map(|(began, first)| first.1 - began).filter(|it| *it > 0.0 && *it < MOST);
+        let (seconds, how, spread) = match method {
+            Method::Bar => of_bar(training, job).map(|it| (it.0, it.1, None))?,
+            Method::Run => of_run(run, job).map(|it| (it.0, it.1, None))?,
+            _ => {
+                let spread = method.spread(training, job)?;
+                let (what, without) = (method.values(), spread.without());
+                let how = match spread.kept() {
+                    1 => format!("one of the {what}{without}"),
+                    kept => format!("median of {kept} {what}{without}"),
+                };
+                (spread.median, how, Some(spread))
+            }
+        };
+        Some(Self { seconds, method, how, run, spread, to_first_step })
     }
 }
 
@@ -141,6 +249,11 @@ impl Known {
 }
 
 impl Logged {
+    /// The time of a step by one method, if the log has it in this way.
+    pub(crate) fn measured_by(&self, method: Method, training: &Training) -> Option<Measured> {
+        Measured::by(method, training, &Known::of(training, self, self.ranks.map(f64::from)))
+    }
+
     /// Tokens of a step, as far as the log says.
     pub(crate) fn tokens_of_step(&self, training: &Training) -> Option<f64> {
         let number = |key: &str| self.get(key).and_then(Value::as_f64).filter(|it| *it > 0.0);
@@ -155,55 +268,6 @@ impl Logged {
 /// `36,718`
 fn number_of(text: &str) -> Option<f64> {
     text.trim().replace(',', "").parse().ok().filter(|it: &f64| it.is_finite() && *it > 0.0)
-}
-
-/// Values, and what they are.
-type Found = (Spread, &'static str);
-
-/// Times that the trainer prints, and times since training began.
-fn printed(training: &Training, job: &Known) -> Option<Found> {
-    let steps = &training.steps;
-    if let Some(spread) = Spread::of(steps.seconds.by_step()) {
-        return Some((spread, "printed steps"));
-    }
-    if let Some(spread) = Spread::of(steps.elapsed.growth()) {
-        return Some((spread, "intervals between printed times"));
-    }
-    let of_state = training.state.as_ref().and_then(|it| Spread::of(growth(&it.elapsed)));
-    if let Some(spread) = of_state {
-        return Some((spread, "intervals in trainer_state.json"));
-    }
-    let spread = by_epoch(steps.elapsed_by_epoch.growth(), job)?;
-    Some((spread, "intervals between printed times"))
-}
-
-/// Rates that the trainer prints.
-fn of_rates(training: &Training, job: &Known) -> Option<Found> {
-    let steps = &training.steps;
-    let (batch, tokens, ranks) = (job.batch, job.tokens, job.ranks);
-    if let Some(spread) = batch.and_then(|it| Spread::map(steps.samples.by_step(), |rate| it / rate)) {
-        return Some((spread, "printed rates of samples"));
-    }
-    if let Some(spread) = tokens.and_then(|it| Spread::map(steps.tokens.by_step(), |rate| it / rate)) {
-        return Some((spread, "printed rates of tokens"));
-    }
-    let each = tokens.zip(ranks).map(|(tokens, ranks)| tokens / ranks);
-    if let Some(spread) = each.and_then(|it| Spread::map(steps.tokens_per_gpu.by_step(), |rate| it / rate)) {
-        return Some((spread, "printed rates of tokens"));
-    }
-    Spread::map(steps.rate.by_step(), |rate| 1.0 / rate).map(|it| (it, "printed rates of steps"))
-}
-
-/// The times at which lines were written, and progress bars that were drawn several times.
-fn of_clock(training: &Training, job: &Known) -> Option<Found> {
-    if let Some(spread) = Spread::of(training.steps.at.growth()) {
-        return Some((spread, "intervals between the times of lines"));
-    }
-    let updates = training.bars.of_steps(job.steps).map(|it| it.each.first_by_step());
-    if let Some(spread) = updates.filter(|it| it.len() >= FEWEST_UPDATES).and_then(Spread::of) {
-        return Some((spread, "updates of the progress bar"));
-    }
-    by_epoch(training.steps.at_by_epoch.growth(), job).map(|it| (it, "intervals between the times of lines"))
 }
 
 /// A bar that was drawn less often says what all steps took.

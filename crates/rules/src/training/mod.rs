@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 
 use crate::Log;
 
-pub use measured::{Measured, Spread};
+pub use measured::{Measured, Method, Spread};
 pub use paths::Paths;
 pub use price::{How, Price, Slower, of_layout};
 pub(crate) use price::{Priced, of_submitted};

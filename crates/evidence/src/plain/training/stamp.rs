@@ -1,7 +1,7 @@
 //! The time that a logger writes before a line, as a number.
 
-/// Seconds from a fixed point for `2025-10-16 22:16:08,123`, the same with `T`, and for `1116 16:11:59.95`, which has no year; since midnight
-/// for a time of day alone.
+/// Seconds from a fixed point for `2025-10-16 22:16:08,123`, the same with `T`, `10/16/2025 22:16:08`, and for `1116 16:11:59.95`, which has
+/// no year; since midnight for a time of day alone.
 pub(super) fn seconds(text: &str) -> Option<f64> {
     let colon = text.find(':')?;
     let of_day = text.get(colon.checked_sub(2)?..)?;
@@ -14,12 +14,22 @@ pub(super) fn seconds(text: &str) -> Option<f64> {
     let date = text.get(..colon - 2)?.trim_end_matches([' ', 'T', 't']);
     let number = |from: usize, to: usize| date.get(from..to).and_then(|it| it.parse::<i32>().ok());
     let days = match (date.len(), date.as_bytes().get(4)) {
-        (10, Some(b'-')) => days(number(0, 4)?, number(5, 7)?, number(8, 10)?),
+        (10, Some(b'-' | b'/')) => days(number(0, 4)?, number(5, 7)?, number(8, 10)?),
+        // `%m/%d/%Y`
+        (10, _) if date.as_bytes().get(2) == Some(&b'/') => {
+            days(number(6, 10)?, number(0, 2)?, number(3, 5)?)
+        }
         (4, _) => days(2000, number(0, 2)?, number(2, 4)?),
         (0, _) => 0,
         _ => return None,
     };
     Some(f64::from(days) * 86_400.0 + time)
+}
+
+/// Whether a time is dated with the year.
+pub(super) fn has_year(text: &str) -> bool {
+    text.len() > 10
+        && matches!(text.as_bytes().get(..10), Some([.., b'-' | b'/', _, _] | [.., b'/', _, _, _, _]))
 }
 
 /// Days since a fixed day, of the Gregorian calendar. A year begins in March here, so that its last day may be the 29th of February.
@@ -38,6 +48,8 @@ mod tests {
         for (one, other, want) in [
             ("2024-02-28 23:59:59,500", "2024-02-29T00:00:01.500", 2.0),
             ("2024-02-29 00:00:00", "2024-03-01 00:00:00Z", 86_400.0),
+            ("02/28/2024 23:59:59", "02/29/2024 00:00:01", 2.0),
+            ("2024/02/28 23:59:59", "2024-02-29 00:00:01", 2.0),
             ("2023-12-31 12:00:00", "2024-01-01 12:00:00", 86_400.0),
             ("1116 16:11:59.956764785", "1116 16:12:00.956764785", 1.0),
             ("10:00:00", "10:01:00.25", 60.25),
