@@ -379,6 +379,13 @@ fn what_is_not_in_the_input_is_not_drawn_as_seen() {
     assert!(map.contains("node 1 (by rank): not seen in this input"), "{map}");
     assert_eq!(map.matches(">NET/Libfabric with GPUDirect</text>").count(), 1, "{map}");
     assert!(map.contains("without the finding gpudirect-missing-on-another-rank"), "{map}");
+    // The share is that of the rates beside it.
+    assert!(map.contains(
+        "49 % of the rate these machines allow: plumb expects 5.40 GB/s of bus bandwidth there, and 11.0 GB/s"
+    ));
+    // What decides is not cut off.
+    let map = section_of("g6e-4x4-efa", "map");
+    assert!(map.contains(">NET/Libfabric without</text>") && map.contains(">GPUDirect</text>"), "{map}");
     assert!(section_of("env-rich", "settings").contains("NCCL_LL_BUFFSIZE"));
     let settings = section_of("socket-family-mixed", "settings");
     assert!(settings.contains("rank 1 on node-1; rank 0 prints other variables, not this one"), "{settings}");

@@ -2,7 +2,7 @@
 
 use super::axis::{Scale, Ticks, tick};
 use super::{RIGHT, STYLE, WIDTH};
-use crate::topo::svg::canvas::{Canvas, Picture, Rect, length};
+use crate::topo::svg::canvas::{Canvas, Picture, Rect, in_two, length};
 
 /// What is added on the way.
 #[derive(Debug, Clone, Default)]
@@ -45,7 +45,12 @@ pub fn waterfall(
     }
     let mut y = top;
     let mut row = |name: &str, (from, to): (f64, f64), class: &str, text: &str, canvas: &mut Canvas| {
-        canvas.fitted((left - 10.0, y + 17.0), "e", name, left - 16.0);
+        let lines = in_two(name, left - 16.0);
+        let mut at_line = y + if lines.len() > 1 { 10.0 } else { 17.0 };
+        for line in lines {
+            canvas.fitted((left - 10.0, at_line), "e", line, left - 16.0);
+            at_line += 14.0;
+        }
         let (low, high) = (at(from.min(to)), at(from.max(to)));
         canvas.named(&format!("{name}: {text}"), |canvas| {
             canvas.rect(

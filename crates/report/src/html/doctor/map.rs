@@ -10,7 +10,7 @@ use crate::expect::shown;
 use crate::html::parts::{self, Cell, Column};
 use crate::html::{Html, Picture};
 use crate::text::counted;
-use crate::topo::svg::canvas::{Canvas, Rect, length};
+use crate::topo::svg::canvas::{Canvas, Rect, in_two, length};
 use crate::{Communicator, Cost, Doctor, Finding};
 
 const STYLE: &str = include_str!("map.css");
@@ -62,7 +62,11 @@ enum Speed {
 impl Speed {
     fn new(doctor: &Doctor, extent: Extent) -> Self {
         match slowest(doctor, extent) {
-            Some((_, cost)) => Self::Share(1.0 / cost.factor.max(1.0)),
+            // The factor has two digits; the rates, which stand beside the share, say it more exactly.
+            Some((_, cost)) => Self::Share(match cost.here.zip(cost.normal) {
+                Some((here, normal)) if normal > 0.0 => (here / normal).min(1.0),
+                _ => 1.0 / cost.factor.max(1.0),
+            }),
             None if doctor.facts.job.machine.is_some() || doctor.facts.job.instance.is_some() => Self::Full,
             None => Self::Unknown,
         }
@@ -397,10 +401,17 @@ fn machine(
         canvas.fitted((x + WIDE / 2.0, memory - 8.0), "m back", &list(&place.inside), WIDE - 20.0);
     }
     if !place.across.is_empty() {
-        canvas.rect(Rect { x: x + 12.0, y: nic, width: WIDE - 24.0, height: 28.0 }, 4.0, "nic");
-        canvas.fitted((x + WIDE / 2.0, nic + 18.0), "m", &list(&place.across), WIDE - 30.0);
+        let names = list(&place.across);
+        let lines = in_two(&names, WIDE - 30.0);
+        let bottom = if lines.len() > 1 { 34.0 } else { 28.0 };
+        canvas.rect(Rect { x: x + 12.0, y: nic, width: WIDE - 24.0, height: bottom }, 4.0, "nic");
+        let mut at = nic + if lines.len() > 1 { 14.0 } else { 18.0 };
+        for line in &lines {
+            canvas.fitted((x + WIDE / 2.0, at), "m", line, WIDE - 30.0);
+            at += 14.0;
+        }
         canvas.line(
-            (x + WIDE / 2.0, nic + 28.0),
+            (x + WIDE / 2.0, nic + bottom),
             (x + WIDE / 2.0, y + 248.0),
             &format!("way {}", between.class()),
         );
