@@ -391,6 +391,36 @@ fn what_is_not_in_the_input_is_not_drawn_as_seen() {
     assert!(settings.contains("rank 1 on node-1; rank 0 prints other variables, not this one"), "{settings}");
 }
 
+/// A rank that the others wait for has a row and a place, though no line comes from it.
+#[test]
+fn a_rank_that_never_came_is_drawn() {
+    let row = |course: &str, name: &str| course.find(&format!(">{name}</text>")).expect("a row");
+    let map = section_of("rank-never-comes", "map");
+    assert!(map.contains(">node not known</text>") && map.contains(">rank 3 did not join the others</text>"));
+    assert!(
+        map.contains(">node-1</text>")
+            && map.contains(">node-2</text>")
+            && map.contains(">ranks not known</text>")
+    );
+    let course = section_of("rank-never-comes", "course");
+    assert!(course.contains(">did not join the others: no line of this rank</text>"), "{course}");
+    assert!(row(&course, "rank 3") < row(&course, "rank 1"), "those that say how they ended are below it");
+
+    let course = section_of("rank-hangs-init", "course");
+    assert!(course.contains(">no line of this rank</text>"), "{course}");
+    assert!(row(&course, "rank 3") < row(&course, "rank 0, node-0"));
+    let map = section_of("rank-hangs-init", "map");
+    assert!(map.contains("gpu missing") && map.contains("machine missing nowhere"), "{map}");
+    assert!(map.contains(">rank 0 setup not complete</text>"), "{map}");
+
+    // Without a line about paths, the nodes are drawn without any.
+    let map = section_of("connection-times-out", "map");
+    assert!(
+        map.contains(">rank 1 failed first</text>") && map.contains("No line of the input says which paths")
+    );
+    assert!(!map.contains("class=\"way"), "{map}");
+}
+
 /// What is copied for a chat or a ticket.
 #[test]
 fn the_ticket_has_notes_and_the_first_cause() {
