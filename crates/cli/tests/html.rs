@@ -247,8 +247,7 @@ fn the_rank_that_failed_first_is_seen() {
 /// Times are as exact as they are written, and the axis has numbers; a picture in which all rows are the same is not drawn.
 #[test]
 fn times_are_not_more_exact_than_their_lines() {
-    let page = plumb(["doctor", "cases/timestamps-on", "--format", "html"]).stdout;
-    let course = section(&page, "course");
+    let course = section_of("timestamps-on", "course");
     assert!(course.contains("since 2026-11-15 02:56:21") && course.contains(">0.5 s</text>"), "{course}");
     // The second of rank 0 begins before the millisecond of rank 1, and ends after it.
     let bar = |title: &str| {
@@ -313,7 +312,8 @@ fn hostile_logs_and_manifests_are_text() {
 /// A section of the page about a recording.
 fn section_of(case: &str, id: &str) -> String {
     let page = plumb(["doctor", &format!("cases/{case}"), "--format", "html"]).stdout;
-    section(&page, id).to_owned()
+    // Numbers and their units are held together.
+    section(&page, id).replace('\u{a0}', " ")
 }
 
 /// A rank for which the others wait did not fail.

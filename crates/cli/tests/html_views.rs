@@ -44,7 +44,10 @@ const ANSWERS: [(&[&str], &str); 9] = [
 ];
 
 fn run(arguments: &[&str], format: &str) -> Answer {
-    plumb(arguments.iter().copied().chain(["--format", format]))
+    let mut answer = plumb(arguments.iter().copied().chain(["--format", format]));
+    // Numbers and their units are held together.
+    answer.stdout = answer.stdout.replace('\u{a0}', " ");
+    answer
 }
 
 /// Every page is one file without a fault that a browser would see.

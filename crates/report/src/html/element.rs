@@ -13,6 +13,8 @@ pub struct Html {
     styles: BTreeMap<&'static str, &'static str>,
     /// How many pictures there are, for their ids.
     pictures: usize,
+    /// Inside how many elements whose text is copied as it is.
+    verbatim: usize,
 }
 
 /// The name and the value of an attribute.
@@ -22,7 +24,10 @@ impl Html {
     /// An element with what is inside.
     pub fn put(&mut self, tag: &'static str, attributes: &[Attribute<'_>], inner: impl FnOnce(&mut Self)) {
         self.open(tag, attributes);
+        let verbatim = usize::from(is_verbatim(tag));
+        self.verbatim += verbatim;
         inner(self);
+        self.verbatim -= verbatim;
         self.text.push_str("</");
         self.text.push_str(tag);
         self.text.push('>');
@@ -55,9 +60,21 @@ impl Html {
         self.text.push('>');
     }
 
-    /// A text.
+    /// A text. No line ends between a number and its unit.
     pub fn words(&mut self, text: &str) {
-        self.text.push_str(&escaped(text));
+        let text = escaped(text);
+        if self.verbatim > 0 {
+            self.text.push_str(&text);
+            return;
+        }
+        let mut rest = &*text;
+        while let Some((number, after)) = rest.split_once(' ') {
+            let digit = number.ends_with(|it: char| it.is_ascii_digit());
+            self.text.push_str(number);
+            self.text.push(if digit && begins_with_unit(after) { '\u{a0}' } else { ' ' });
+            rest = after;
+        }
+        self.text.push_str(rest);
     }
 
     /// A text in which what stands between backticks is code. A backtick without a second one is a backtick.
@@ -124,6 +141,21 @@ impl Html {
     }
 }
 
+/// Elements whose text is a command, a name or a quote.
+fn is_verbatim(tag: &str) -> bool {
+    matches!(tag, "pre" | "code")
+}
+
+fn begins_with_unit(text: &str) -> bool {
+    const UNITS: [&str; 22] = [
+        "%", "s", "ms", "us", "ns", "min", "h", "d", "B", "KB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB",
+        "GB/s", "MB/s", "Gbps", "TFLOP/s", "FLOP/s",
+    ];
+    let end =
+        text.find(|it: char| !(it.is_ascii_alphabetic() || matches!(it, '/' | '%'))).unwrap_or(text.len());
+    text.get(..end).is_some_and(|it| UNITS.contains(&it))
+}
+
 fn is_block(tag: &str) -> bool {
     !matches!(tag, "a" | "b" | "code" | "span" | "button" | "strong" | "mark" | "td" | "th" | "option")
 }
@@ -133,6 +165,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::Html;
+
+    #[test]
+    fn units_stay_with_their_numbers() {
+        let mut html = Html::default();
+        html.words("5.4 GB/s, 8 % (-8 %), 3 ranks, 4 sizes, a s");
+        html.line("code", "", "sleep 5 s");
+        html.prose(" in 2 min `5 %`");
+        assert_eq!(
+            html.as_str(),
+            "5.4\u{a0}GB/s, 8\u{a0}% (-8\u{a0}%), 3 ranks, 4 sizes, a s<code>sleep 5 s</code> in 2\u{a0}min <code>5 %</code>"
+        );
+    }
 
     #[test]
     fn only_addresses_of_the_web_are_links() {
