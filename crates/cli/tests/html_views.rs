@@ -66,6 +66,15 @@ fn is_sound(page: &str, what: &str) {
     }
     assert!(!page.contains("NaN\""), "{what}");
     assert_eq!(page.matches("<script").count(), 3, "{what}: two of data, one that runs");
+    // Regions have names of their own, which a screen reader lists.
+    let mut regions: Vec<&str> =
+        page.split("role=\"region\" aria-label=\"").skip(1).filter_map(|it| it.split('"').next()).collect();
+    regions.extend(
+        page.split("-heading\">").skip(1).filter_map(|it| it.split('<').next()).filter(|it| !it.is_empty()),
+    );
+    regions.sort_unstable();
+    let twice = regions.windows(2).find(|it| it[0] == it[1]);
+    assert_eq!(twice, None, "{what}");
     // Ids are unique.
     let mut ids: Vec<&str> = page.split(" id=\"").skip(1).filter_map(|it| it.split('"').next()).collect();
     ids.sort_unstable();

@@ -1,6 +1,6 @@
 //! HTML that is escaped as it is written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::markup::escaped;
 use crate::topo::svg::canvas::Picture;
@@ -13,6 +13,8 @@ pub struct Html {
     styles: BTreeMap<&'static str, &'static str>,
     /// How many pictures there are, for their ids.
     pictures: usize,
+    /// The names of regions, which a screen reader lists.
+    regions: BTreeSet<String>,
     /// Inside how many elements whose text is copied as it is.
     verbatim: usize,
 }
@@ -104,18 +106,28 @@ impl Html {
         }
     }
 
+    /// The name of a region that no other has: `Leave unset`, `Leave unset: table`, `Leave unset: table 2`.
+    pub(super) fn region(&mut self, name: &str, kind: &str) -> String {
+        let more = (2..).map(|it| format!("{name}: {kind} {it}"));
+        let mut names = [name.to_owned(), format!("{name}: {kind}")].into_iter().chain(more);
+        let free = names.find(|it| !self.regions.contains(it)).unwrap_or_default();
+        self.regions.insert(free.clone());
+        free
+    }
+
     /// A picture. `class` is its kind: pictures of one kind share a style.
     pub fn picture(&mut self, class: &'static str, picture: &Picture) {
         self.styles.insert(class, picture.style);
         self.pictures += 1;
         let id = format!("{class}-{}", self.pictures);
+        let name = self.region(&picture.title, "picture");
         self.put(
             "div",
             &[
                 ("class", &format!("picture {class}")),
                 ("tabindex", "0"),
                 ("role", "region"),
-                ("aria-label", &picture.title),
+                ("aria-label", &name),
             ],
             |html| {
                 html.text.push_str(&picture.inline(&id));
@@ -127,6 +139,7 @@ impl Html {
     pub fn append(&mut self, other: &Self) {
         self.text.push_str(&other.text);
         self.styles.extend(&other.styles);
+        self.regions.extend(other.regions.iter().cloned());
         self.pictures = self.pictures.max(other.pictures);
     }
 
@@ -165,6 +178,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::Html;
+
+    #[test]
+    fn no_two_regions_have_one_name() {
+        let mut html = Html::default();
+        let names = ["a", "a", "a", "b"].map(|it| html.region(it, "table"));
+        assert_eq!(names, ["a", "a: table", "a: table 2", "b"]);
+    }
 
     #[test]
     fn units_stay_with_their_numbers() {
