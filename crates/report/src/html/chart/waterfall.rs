@@ -1,6 +1,6 @@
 //! From one value to another, step by step: what explains a difference.
 
-use super::axis::{Scale, Ticks, tick};
+use super::axis::{Scale, Ticks, numbers};
 use super::{RIGHT, STYLE, WIDTH};
 use crate::topo::svg::canvas::{Canvas, Picture, Rect, in_two, length};
 
@@ -39,9 +39,9 @@ pub fn waterfall(
     let at = |value: f64| left + ticks.share(value) * room;
     let top = 12.0;
     let bottom = (0..steps.len() + 2).fold(top, |y, _| y + HIGH + 8.0);
-    for it in &ticks.at {
+    for (it, number) in ticks.at.iter().zip(numbers(&ticks.at, show)) {
         canvas.line((at(*it), top), (at(*it), bottom), "grid");
-        canvas.words((at(*it), bottom + 16.0), "soft m", &tick(&show(*it)));
+        canvas.words((at(*it), bottom + 16.0), "soft m", &number);
     }
     let mut y = top;
     let mut row = |name: &str, (from, to): (f64, f64), class: &str, text: &str, canvas: &mut Canvas| {
@@ -82,6 +82,15 @@ pub fn waterfall(
 #[cfg(test)]
 mod tests {
     use super::{Step, waterfall};
+
+    #[test]
+    fn a_long_name_has_two_lines() {
+        let name = "all-gather of the parameters and reduce-scatter of the gradients between the nodes of a group of ranks";
+        let steps = [Step { name: name.to_owned(), value: 2.0, known: true }];
+        let text = waterfall("t", "a", &|it| format!("{it} s"), (1.0, ["a", "b"]), &steps).inline("id");
+        assert!(text.contains("ranks</text>"), "{text}");
+        assert!(!text.contains('\u{2026}') && !text.contains("...</text>"), "{text}");
+    }
 
     #[test]
     fn odd_values_and_names_are_drawn() {
