@@ -106,6 +106,7 @@ fn a_measurement_has_a_page() {
         serde_json::from_str(&fs::read_to_string(&json).expect("JSON")).expect("JSON");
     let last = record["results"].as_array().and_then(|it| it.last()).expect("a row");
     let rate = last["out_of_place"]["busbw_GBps"].as_f64().expect("a bandwidth");
+    let text = text.replace('\u{a0}', " ");
     let headline = text.split("<h1").nth(1).and_then(|it| it.split("</h1>").next()).expect("a headline");
     let said = headline.split(" GB/s").next().and_then(|it| it.rsplit(' ').next()).expect("a bandwidth");
     let said: f64 = said.parse().expect("a number");
