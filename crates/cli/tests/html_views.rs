@@ -182,6 +182,44 @@ fn markup_in_names_is_text() {
     }
 }
 
+/// A result in a file is shown as it was when it was measured.
+#[test]
+fn a_recorded_result_has_a_page() {
+    let json = "cases/bench-2-nodes/bench.json";
+    let page = run(&["bench", json], "html");
+    assert_eq!(page.code, Some(0), "{}", page.stderr);
+    is_sound(&page.stdout, json);
+    assert!(
+        page.stdout.contains("1.86 GB/s bus bandwidth at 64 MiB")
+            && page.stdout.contains("latency up to 4 MiB")
+    );
+    let recorded = fs::read_to_string(root().join(json)).expect("JSON");
+    let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
+    assert_eq!(value(&run(&["bench", json], "json").stdout)["results"], value(&recorded)["results"]);
+    let folder = testbed::Folder::new("html-views-recorded");
+    let file = folder.path().join("page.html");
+    fs::write(&file, plumb(["bench", json, "--format", "html"]).stdout).expect("a file");
+    let again = plumb(["bench", file.to_str().expect("UTF-8")]).stdout;
+    assert_eq!(again, plumb(["bench", json]).stdout, "the text of the page and of the file");
+    let other = plumb(["bench", "cases/g6e-4x4-efa/rank0.json"]);
+    assert_eq!(other.code, Some(2), "{}", other.stdout);
+
+    let new = "cases/bench-2-nodes-1-channel/bench.json";
+    let page = run(&["bench", "--compare", json, new], "html").stdout;
+    let head = page.split("<h1").nth(1).and_then(|it| it.split("</section>").next()).expect("a headline");
+    assert!(
+        head.contains("slower</span> in 2 of 10 measurements") && head.contains("all_reduce of 2 ranks"),
+        "{head}"
+    );
+    assert!(head.contains(json) && head.contains(new), "{head}");
+    assert!(
+        page.contains(&format!(
+            "<title>plumb bench: all_reduce of 2 ranks: {json} and {new} compared</title>"
+        ))
+    );
+    assert!(page.contains(">old, out of place</text>") && page.contains(">new, out of place</text>"));
+}
+
 /// The part of a page with this id.
 #[track_caller]
 fn section<'a>(page: &'a str, id: &str) -> &'a str {
