@@ -192,7 +192,7 @@ fn other_ranks(case: &Case, diagnosis: &Diagnosis, events: BTreeMap<u32, Vec<Eve
         let process = case.processes.iter().find(|it| it.rank == Some(rank) && !it.host.is_empty());
         let ending =
             || case.endings.iter().filter(|it| it.rank == Some(rank)).find_map(|it| it.host.as_ref());
-        process.map(|it| &it.host).or_else(ending).map(|it| it.to_string())
+        process.map(|it| &it.host).or_else(ending).map(ToString::to_string)
     };
     let member = |rank: u32| case.world().is_some_and(|it| it.members.contains_key(&rank));
     let mut all: BTreeMap<u32, OtherRank> = events

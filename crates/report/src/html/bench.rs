@@ -364,10 +364,8 @@ impl View for ComparisonPage<'_> {
             _ => ("slower".to_owned(), Tone::Warning),
         };
         // The word is in the sentence.
-        page.verdict = crate::bench::sentence(comparison);
-        if let Some(rest) = page.verdict.strip_prefix(&page.word) {
-            page.verdict = rest.trim_start().to_owned();
-        }
+        let sentence = crate::bench::sentence(comparison);
+        sentence.strip_prefix(&*page.word).unwrap_or(&sentence).trim_start().clone_into(&mut page.verdict);
         page.worst = (slower > 0).then_some(Severity::Error);
         page.section("sizes", "By size", |html| {
             let mut kinds: Vec<(&str, bool)> =

@@ -391,7 +391,7 @@ fn machine(
     canvas.fitted((x + 12.0, y + 20.0), "b", host, WIDE - 24.0);
     canvas.fitted((x + 12.0, y + 36.0), &format!("b says {class}"), &it.words(troubles), WIDE - 24.0);
     if let Some(words) = place.without_ranks() {
-        canvas.words((x + WIDE / 2.0, y + (height + 8.0) / 2.0), "soft m", words);
+        canvas.words((x + WIDE / 2.0, y + f64::midpoint(height, 8.0)), "soft m", words);
         if !place.across.is_empty() {
             let middle = x + WIDE / 2.0;
             canvas.line((middle, y + 216.0), (middle, y + 248.0), &format!("way {}", Speed::Unknown.class()));

@@ -242,8 +242,8 @@ pub(crate) fn in_two(text: &str, width: f64) -> Vec<&str> {
     if length(text) <= width {
         return vec![text];
     }
-    let spaces = text.match_indices(' ').map(|it| it.0);
-    let cut = spaces.filter(|it| text.get(..*it).is_some_and(|it| length(it) <= width)).last();
+    let mut spaces = text.rmatch_indices(' ').map(|it| it.0);
+    let cut = spaces.find(|it| text.get(..*it).is_some_and(|it| length(it) <= width));
     match cut.and_then(|it| text.split_at_checked(it)) {
         Some((first, second)) => vec![first, second.trim_start()],
         None => vec![text],
