@@ -247,8 +247,7 @@ fn the_rank_that_failed_first_is_seen() {
 /// Times are as exact as they are written, and the axis has numbers; a picture in which all rows are the same is not drawn.
 #[test]
 fn times_are_not_more_exact_than_their_lines() {
-    let page = plumb(["doctor", "cases/timestamps-on", "--format", "html"]).stdout;
-    let course = section(&page, "course");
+    let course = section_of("timestamps-on", "course");
     assert!(course.contains("since 2026-11-15 02:56:21") && course.contains(">0.5 s</text>"), "{course}");
     // The second of rank 0 begins before the millisecond of rank 1, and ends after it.
     let bar = |title: &str| {
@@ -313,7 +312,8 @@ fn hostile_logs_and_manifests_are_text() {
 /// A section of the page about a recording.
 fn section_of(case: &str, id: &str) -> String {
     let page = plumb(["doctor", &format!("cases/{case}"), "--format", "html"]).stdout;
-    section(&page, id).to_owned()
+    // Numbers and their units are held together.
+    section(&page, id).replace('\u{a0}', " ")
 }
 
 /// A rank for which the others wait did not fail.
@@ -379,9 +379,46 @@ fn what_is_not_in_the_input_is_not_drawn_as_seen() {
     assert!(map.contains("node 1 (by rank): not seen in this input"), "{map}");
     assert_eq!(map.matches(">NET/Libfabric with GPUDirect</text>").count(), 1, "{map}");
     assert!(map.contains("without the finding gpudirect-missing-on-another-rank"), "{map}");
+    // The share is that of the rates beside it.
+    assert!(map.contains(
+        "49 % of the rate these machines allow: plumb expects 5.40 GB/s of bus bandwidth there, and 11.0 GB/s"
+    ));
+    // What decides is not cut off.
+    let map = section_of("g6e-4x4-efa", "map");
+    assert!(map.contains(">NET/Libfabric without</text>") && map.contains(">GPUDirect</text>"), "{map}");
     assert!(section_of("env-rich", "settings").contains("NCCL_LL_BUFFSIZE"));
     let settings = section_of("socket-family-mixed", "settings");
     assert!(settings.contains("rank 1 on node-1; rank 0 prints other variables, not this one"), "{settings}");
+}
+
+/// A rank that the others wait for has a row and a place, though no line comes from it.
+#[test]
+fn a_rank_that_never_came_is_drawn() {
+    let row = |course: &str, name: &str| course.find(&format!(">{name}</text>")).expect("a row");
+    let map = section_of("rank-never-comes", "map");
+    assert!(map.contains(">node not known</text>") && map.contains(">rank 3 did not join the others</text>"));
+    assert!(
+        map.contains(">node-1</text>")
+            && map.contains(">node-2</text>")
+            && map.contains(">ranks not known</text>")
+    );
+    let course = section_of("rank-never-comes", "course");
+    assert!(course.contains(">did not join the others: no line of this rank</text>"), "{course}");
+    assert!(row(&course, "rank 3") < row(&course, "rank 1"), "those that say how they ended are below it");
+
+    let course = section_of("rank-hangs-init", "course");
+    assert!(course.contains(">no line of this rank</text>"), "{course}");
+    assert!(row(&course, "rank 3") < row(&course, "rank 0, node-0"));
+    let map = section_of("rank-hangs-init", "map");
+    assert!(map.contains("gpu missing") && map.contains("machine missing nowhere"), "{map}");
+    assert!(map.contains(">rank 0 setup not complete</text>"), "{map}");
+
+    // Without a line about paths, the nodes are drawn without any.
+    let map = section_of("connection-times-out", "map");
+    assert!(
+        map.contains(">rank 1 failed first</text>") && map.contains("No line of the input says which paths")
+    );
+    assert!(!map.contains("class=\"way"), "{map}");
 }
 
 /// What is copied for a chat or a ticket.

@@ -44,7 +44,10 @@ const ANSWERS: [(&[&str], &str); 9] = [
 ];
 
 fn run(arguments: &[&str], format: &str) -> Answer {
-    plumb(arguments.iter().copied().chain(["--format", format]))
+    let mut answer = plumb(arguments.iter().copied().chain(["--format", format]));
+    // Numbers and their units are held together.
+    answer.stdout = answer.stdout.replace('\u{a0}', " ");
+    answer
 }
 
 /// Every page is one file without a fault that a browser would see.
@@ -63,6 +66,15 @@ fn is_sound(page: &str, what: &str) {
     }
     assert!(!page.contains("NaN\""), "{what}");
     assert_eq!(page.matches("<script").count(), 3, "{what}: two of data, one that runs");
+    // Regions have names of their own, which a screen reader lists.
+    let mut regions: Vec<&str> =
+        page.split("role=\"region\" aria-label=\"").skip(1).filter_map(|it| it.split('"').next()).collect();
+    regions.extend(
+        page.split("-heading\">").skip(1).filter_map(|it| it.split('<').next()).filter(|it| !it.is_empty()),
+    );
+    regions.sort_unstable();
+    let twice = regions.windows(2).find(|it| it[0] == it[1]);
+    assert_eq!(twice, None, "{what}");
     // Ids are unique.
     let mut ids: Vec<&str> = page.split(" id=\"").skip(1).filter_map(|it| it.split('"').next()).collect();
     ids.sort_unstable();
@@ -94,6 +106,7 @@ fn a_measurement_has_a_page() {
         serde_json::from_str(&fs::read_to_string(&json).expect("JSON")).expect("JSON");
     let last = record["results"].as_array().and_then(|it| it.last()).expect("a row");
     let rate = last["out_of_place"]["busbw_GBps"].as_f64().expect("a bandwidth");
+    let text = text.replace('\u{a0}', " ");
     let headline = text.split("<h1").nth(1).and_then(|it| it.split("</h1>").next()).expect("a headline");
     let said = headline.split(" GB/s").next().and_then(|it| it.rsplit(' ').next()).expect("a bandwidth");
     let said: f64 = said.parse().expect("a number");
@@ -167,6 +180,44 @@ fn markup_in_names_is_text() {
             arguments.join(" ")
         );
     }
+}
+
+/// A result in a file is shown as it was when it was measured.
+#[test]
+fn a_recorded_result_has_a_page() {
+    let json = "cases/bench-2-nodes/bench.json";
+    let page = run(&["bench", json], "html");
+    assert_eq!(page.code, Some(0), "{}", page.stderr);
+    is_sound(&page.stdout, json);
+    assert!(
+        page.stdout.contains("1.86 GB/s bus bandwidth at 64 MiB")
+            && page.stdout.contains("latency up to 4 MiB")
+    );
+    let recorded = fs::read_to_string(root().join(json)).expect("JSON");
+    let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
+    assert_eq!(value(&run(&["bench", json], "json").stdout)["results"], value(&recorded)["results"]);
+    let folder = testbed::Folder::new("html-views-recorded");
+    let file = folder.path().join("page.html");
+    fs::write(&file, plumb(["bench", json, "--format", "html"]).stdout).expect("a file");
+    let again = plumb(["bench", file.to_str().expect("UTF-8")]).stdout;
+    assert_eq!(again, plumb(["bench", json]).stdout, "the text of the page and of the file");
+    let other = plumb(["bench", "cases/g6e-4x4-efa/rank0.json"]);
+    assert_eq!(other.code, Some(2), "{}", other.stdout);
+
+    let new = "cases/bench-2-nodes-1-channel/bench.json";
+    let page = run(&["bench", "--compare", json, new], "html").stdout;
+    let head = page.split("<h1").nth(1).and_then(|it| it.split("</section>").next()).expect("a headline");
+    assert!(
+        head.contains("slower</span> in 2 of 10 measurements") && head.contains("all_reduce of 2 ranks"),
+        "{head}"
+    );
+    assert!(head.contains(json) && head.contains(new), "{head}");
+    assert!(
+        page.contains(&format!(
+            "<title>plumb bench: all_reduce of 2 ranks: {json} and {new} compared</title>"
+        ))
+    );
+    assert!(page.contains(">old, out of place</text>") && page.contains(">new, out of place</text>"));
 }
 
 /// The part of a page with this id.

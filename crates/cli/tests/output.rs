@@ -441,3 +441,31 @@ fn secrets_are_in_no_output() {
     let page = plumb(["doctor", "-f", "html", text(&log)]).stdout;
     assert!(page.contains("export HF_TOKEN=secret-"), "the lines around a finding are shown");
 }
+
+/// A topology or a manifest alone is for another command, which the answer names.
+#[test]
+fn an_input_of_another_command_names_it() {
+    let next = |path: &str| {
+        let said = plumb(["doctor", path]).stdout.replace('\n', " ");
+        said.split("next: ").nth(1).unwrap_or_else(|| panic!("{said}")).to_owned()
+    };
+    assert!(
+        next("cases/h200-topo")
+            .starts_with("`plumb topo FILE` shows the machine; for a diagnosis give plumb")
+    );
+    let folder = folder("other-command");
+    let file = folder.join("pod.yaml");
+    let pod =
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n  - {name: a, image: b}\n";
+    std::fs::write(&file, pod).expect("a file");
+    let path = file.display().to_string();
+    assert!(
+        next(&path).starts_with("`plumb lint FILE` checks the manifest; for a diagnosis"),
+        "{}",
+        next(&path)
+    );
+    // Beside a log, they describe its machine and its job.
+    std::fs::write(folder.join("job.log"), "a:1:1 [0] NCCL INFO NCCL version 2.21.5+cuda12.4\n")
+        .expect("a file");
+    assert!(next(&folder.display().to_string()).starts_with("give plumb the log"));
+}

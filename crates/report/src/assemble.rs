@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use evidence::signals::application::INVALID_VALUE;
 use evidence::{Case, Quote, paths};
-use job::{Scope, Setter};
-use rules::{Diagnosis, Found, Log};
+use job::{FailureKind, Scope, Setter};
+use rules::{Diagnosis, EntityKind, Found, Log, Role};
 
 use crate::{
-    Check, Communicator, Cost, Doctor, Edge, Entity, Environment, Evidence, Facts, Finding, FirstFailure,
-    Input, Job, NodePair, NotChecked, Options, Outcome, Price, Rank, Ring, SetBy, Stack, Test, Training,
-    TreePlace, Verdict,
+    Check, Communicator, Cost, Doctor, Edge, Entity, Environment, Event, Evidence, Facts, Finding,
+    FirstFailure, Input, Job, NodePair, NotChecked, Options, OtherRank, Outcome, Price, Rank, Ring, SetBy,
+    Stack, Test, Training, TreePlace, Verdict,
 };
 
 impl Doctor {
@@ -130,6 +130,9 @@ fn checks(case: &Case, diagnosis: &Diagnosis) -> Vec<Check> {
 fn facts(log: &Log, diagnosis: &Diagnosis, options: Options) -> Facts {
     let case = &log.case;
     let summary = diagnosis.summary.clone();
+    let mut events = events::of_ranks(case);
+    let ranks = ranks(log, &mut events);
+    let other_ranks = other_ranks(case, diagnosis, events);
     Facts {
         job: Job {
             ranks: summary.n_ranks,
@@ -160,7 +163,8 @@ fn facts(log: &Log, diagnosis: &Diagnosis, options: Options) -> Facts {
             certain: it.certain,
             kind: it.kind,
         }),
-        ranks: ranks(log),
+        ranks,
+        other_ranks,
         communicators: case.communicators.iter().map(|it| communicator(case, it, options)).collect(),
         environment: environment(log),
         protocols: case.protocols.allowed().map(|it| it.into_iter().map(str::to_owned).collect()),
@@ -169,8 +173,7 @@ fn facts(log: &Log, diagnosis: &Diagnosis, options: Options) -> Facts {
     }
 }
 
-fn ranks(log: &Log) -> Vec<Rank> {
-    let mut events = events::of_ranks(&log.case);
+fn ranks(log: &Log, events: &mut BTreeMap<u32, Vec<Event>>) -> Vec<Rank> {
     let rank = |it: &job::Rank| Rank {
         rank: it.rank,
         host: it.host.to_string(),
@@ -182,6 +185,38 @@ fn ranks(log: &Log) -> Vec<Rank> {
         events: events.remove(&it.rank).unwrap_or_default(),
     };
     log.job.ranks.iter().map(rank).collect()
+}
+
+/// Those that only say how they ended, and those that the others miss and of which no line comes.
+fn other_ranks(case: &Case, diagnosis: &Diagnosis, events: BTreeMap<u32, Vec<Event>>) -> Vec<OtherRank> {
+    let host = |rank: u32| {
+        let process = case.processes.iter().find(|it| it.rank == Some(rank) && !it.host.is_empty());
+        let ending =
+            || case.endings.iter().filter(|it| it.rank == Some(rank)).find_map(|it| it.host.as_ref());
+        process.map(|it| &it.host).or_else(ending).map(ToString::to_string)
+    };
+    let member = |rank: u32| case.world().is_some_and(|it| it.members.contains_key(&rank));
+    let mut all: BTreeMap<u32, OtherRank> = events
+        .into_iter()
+        .filter(|it| !member(it.0))
+        .map(|(rank, events)| (rank, OtherRank { rank, host: host(rank), events, missing: false }))
+        .collect();
+    let speaks: BTreeSet<u32> = case
+        .processes
+        .iter()
+        .filter_map(|it| it.rank)
+        .chain(case.sightings.iter().filter_map(|it| case.rank_of(it)))
+        .collect();
+    let missing = diagnosis.findings.iter().filter(|it| it.rule.role == Role::Missing);
+    let missing = missing.flat_map(|it| &it.finding.entities).filter(|it| it.kind == EntityKind::Rank);
+    let missing = missing.filter_map(|it| it.name.parse().ok());
+    let absent = diagnosis.first_failure.iter().filter(|it| it.kind == FailureKind::Absent);
+    for rank in missing.chain(absent.filter_map(|it| it.rank)) {
+        if !member(rank) && !speaks.contains(&rank) {
+            all.entry(rank).or_insert(OtherRank { rank, host: None, events: Vec::new(), missing: true });
+        }
+    }
+    all.into_values().collect()
 }
 
 fn communicator(case: &Case, it: &evidence::Communicator, options: Options) -> Communicator {

@@ -43,8 +43,8 @@ pub use junit::junit;
 pub use machines::Machines;
 pub use model::{
     Check, Children, Communicator, Cost, Doctor, Edge, Entity, Environment, Event, Evidence, Excerpt, Facts,
-    Finding, FirstFailure, Input, Job, Moment, NodePair, NotChecked, Options, Outcome, Rank, Ring, SetBy,
-    Setup, Span, Stack, Test, Training, TreePlace, Verdict,
+    Finding, FirstFailure, Input, Job, Moment, NodePair, NotChecked, Options, OtherRank, Outcome, Rank, Ring,
+    SetBy, Setup, Span, Stack, Test, Training, TreePlace, Verdict,
 };
 pub use node::{Nagios, Node, Nodes, Shape as NodeFinding, health_line};
 pub use predict::{Drawing, FromLog, Predict, Undrawn};

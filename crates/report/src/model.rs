@@ -225,6 +225,9 @@ pub struct Facts {
     pub first_failure: Option<FirstFailure>,
     /// The ranks of the largest communicator that were seen.
     pub ranks: Vec<Rank>,
+    /// Ranks that no line of the largest communicator names: for pages.
+    #[serde(skip)]
+    pub other_ranks: Vec<OtherRank>,
     /// The communicators.
     pub communicators: Vec<Communicator>,
     /// Variables NCCL read, and who set them.
@@ -319,6 +322,19 @@ pub struct Rank {
     pub complete: bool,
     /// What its lines show of its course, in this order of kinds.
     pub events: Vec<Event>,
+}
+
+/// A rank that no line of the largest communicator names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtherRank {
+    /// Its number.
+    pub rank: u32,
+    /// Its host, if a line says so.
+    pub host: Option<String>,
+    /// What its lines show of its course.
+    pub events: Vec<Event>,
+    /// No line comes from it, and others wait for it.
+    pub missing: bool,
 }
 
 /// Something that happened to a rank.

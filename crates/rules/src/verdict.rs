@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+use evidence::Kind;
 use job::State;
 
 use crate::diagnosis::{Unchecked, count};
@@ -108,7 +109,10 @@ fn lack(log: &Log, summary: &Summary, unchecked: &[Unchecked]) -> Option<String>
                 "name the machine, so that the bandwidth can be judged: `plumb doctor --instance NAME`"
                     .to_owned(),
             ),
-            false => Some(logs.to_owned()),
+            false => Some(match elsewhere(log) {
+                Some(other) => format!("{other}; for a diagnosis {logs}"),
+                None => logs.to_owned(),
+            }),
         };
     }
     if setup.n_ranks.is_some_and(|it| it > MOST_RANKS) {
@@ -132,6 +136,21 @@ fn lack(log: &Log, summary: &Summary, unchecked: &[Unchecked]) -> Option<String>
         return Some("give plumb the lines `Channel ... via ...` too: NCCL_DEBUG=INFO without a filter by NCCL_DEBUG_SUBSYS".to_owned());
     }
     None
+}
+
+/// The command that answers about such an input, where all of it is for another one.
+fn elsewhere(log: &Log) -> Option<&'static str> {
+    let files = log.case.sources.files.iter().filter(|it| it.problem.is_none());
+    let mut kinds: Vec<Kind> = files.map(|it| it.tally.kind()).collect();
+    kinds.dedup();
+    match kinds.as_slice() {
+        [] => None,
+        all if all.iter().all(|it| matches!(it, Kind::TopologyMatrix | Kind::TopologyXml)) => {
+            Some("`plumb topo FILE` shows the machine")
+        }
+        all if all.iter().all(|it| *it == Kind::Manifest) => Some("`plumb lint FILE` checks the manifest"),
+        _ => None,
+    }
 }
 
 /// More ranks than any job has had; a larger number in a log is a fault of the log.

@@ -173,6 +173,27 @@ await test("answers name the fields, not the flags of the command", async () => 
   await page.click("#p-clear");
 });
 
+await test("the page names what may be dropped, and the command that answers about it", async () => {
+  assert.match(await page.textContent("#p-kinds"), /NCCL_DEBUG=INFO.*nccl-tests.*topo and lint/);
+  await answer(page, () => page.setInputFiles("#p-files", join(cases, "h200-topo/topo.txt")));
+  assert.match(await page.textContent("#p-notes"), /a description of a machine and not a log/);
+  const topo = await answer(page, () => page.click("#p-notes button"));
+  assert.equal(JSON.parse(topo.json).schema, "plumb.topo/1");
+  await page.click("#p-clear");
+  await page.click("[data-command=doctor]");
+  const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n  - name: a\n    image: b\n    resources: {limits: {nvidia.com/gpu: 8}}\n";
+  await answer(page, () => drop(page, [["pod.yaml", pod]]));
+  const linted = await answer(page, () => page.click("#p-notes button"));
+  assert.equal(JSON.parse(linted.json).schema, "plumb.lint/1");
+  await page.click("#p-clear");
+  await page.click("[data-command=doctor]");
+  await page.fill("#p-instance", "p6.blah");
+  await answer(page, () => page.setInputFiles("#p-files", join(cases, "h200-topo/topo.txt")));
+  assert.match(await page.textContent("#p-notes"), /the field \u201cMachine\u201d lists them/);
+  await page.fill("#p-instance", "");
+  await page.click("#p-clear");
+});
+
 await test("what is hostile stays text", async () => {
   const markup = "<img src=x onerror=alert(1)><script>alert(2)</scr" + "ipt></style></title>\u001b]0;x\u0007\u001b[31m<svg onload=alert(3)>";
   const name = "<img src=x onerror=alert(4)>.log";

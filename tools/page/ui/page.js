@@ -178,6 +178,17 @@
     explain: "Explain a rule, a variable, a term, a machine, a GPU or a line of a log.",
     compare: "Compare runs: what differs, what each took, and how much of it their paths explain. Each folder or file that you drop is a run.",
   };
+  const kinds = {
+    doctor: [
+      "logs of NCCL (NCCL_DEBUG=INFO), of its plugins, PyTorch, DeepSpeed and launchers, one per rank or all in one",
+      "tables and JSON of nccl-tests, dumps of the Flight Recorder, answers of NCCL RAS, dmesg",
+      "nvidia-smi topo -m and manifests beside them; alone, they are for topo and lint",
+      "gzip, zstd, xz, tar and zip of these; a page that plumb wrote",
+    ],
+    lint: ["manifests of Kubernetes, scripts of Slurm and the shell, files of variables"],
+    topo: ["one of: nvidia-smi topo -m, NCCL's topology XML, a log with NCCL_DEBUG=INFO"],
+    compare: ["two runs or more, each a log or a folder of logs; a job file (TOML) for what they do not say"],
+  };
   let command = "doctor";
   const choose = (name) => {
     command = name;
@@ -186,6 +197,7 @@
       else it.removeAttribute("aria-current");
     }
     at("about").textContent = about[name];
+    at("kinds").replaceChildren(...(kinds[name] || []).map((it) => make("li", it)));
     at("drop").hidden = name === "expect" || name === "explain";
     at("given").hidden = at("drop").hidden || !given.length;
     for (const it of at("fields").querySelectorAll(".p-field")) it.hidden = !it.dataset.for.split(" ").includes(name);
@@ -279,7 +291,7 @@
       const label = labels.get(flag);
       if (!label) return all;
       return (other && other !== command ? other + " with " : "") + "the field \u201c" + label + "\u201d";
-    });
+    }).replace(/`plumb machines` lists/g, labels.has("instance") ? "the field \u201c" + labels.get("instance") + "\u201d lists" : "$&");
   const translate = (within) => {
     const labels = fields();
     const walker = document.createTreeWalker(within, NodeFilter.SHOW_TEXT);
@@ -294,6 +306,22 @@
       node.data = text;
       if (code && code.childNodes.length === 1) code.replaceWith(node);
     }
+  };
+
+  // ---- Inputs that another command answers about: all of them are descriptions of machines, or manifests.
+  const elsewhere = (it) => {
+    if (it.command !== "doctor" || !it.json) return null;
+    const inputs = JSON.parse(it.json).inputs.filter((input) => !input.problem);
+    const all = (kinds) => inputs.length > 0 && inputs.every((input) => kinds.includes(input.kind));
+    const other = all(["topology-matrix", "topology-xml"]) ? ["topo", "a description of a machine"]
+      : all(["manifest"]) ? ["lint", "a manifest"] : null;
+    if (!other) return null;
+    const note = make("li", "This is " + other[1] + " and not a log: ");
+    const go = make("button", "Run " + other[0]);
+    go.type = "button";
+    go.addEventListener("click", () => { choose(other[0]); submit(); });
+    note.append(go);
+    return note;
   };
 
   // ---- The answer. It is a page of plumb's own, whose parts are adopted; no script of it runs.
@@ -320,7 +348,9 @@
     }
     at("notes").replaceChildren(...it.notes.map((note) => make("li", named(note))));
     at("notes").classList.remove("p-error");
-    at("notes").hidden = !it.notes.length;
+    const other = elsewhere(it);
+    if (other) at("notes").append(other);
+    at("notes").hidden = !at("notes").children.length;
     at("actions").hidden = false;
     at("save-html").hidden = !it.html;
     at("save-json").hidden = !it.json;

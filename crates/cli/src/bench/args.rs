@@ -20,14 +20,20 @@ type Transport = String;
 /// The default sizes, -b and -e: from latency to bandwidth in a few seconds.
 const USUAL: (u64, u64) = (8, 64 << 20);
 
+/// A collective, or a file with a result.
+fn measured(text: &str) -> Result<Asked, <Collective as std::str::FromStr>::Err> {
+    let is_json = std::path::Path::new(text).extension().is_some_and(|it| it.eq_ignore_ascii_case("json"));
+    if is_json { Ok(Asked::Page(text.into())) } else { asked(text) }
+}
+
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit codes: 0 all results are correct; 1 wrong results, or slower than before (--compare); 2 plumb could not measure."
 )]
 pub(crate) struct Bench {
     /// The collective: `all_reduce`, `all_gather`, `reduce_scatter`, broadcast, reduce, alltoall, gather, scatter, sendrecv.
-    /// Or a page of an earlier answer, to show it again.
-    #[arg(required_unless_present = "compare", value_parser = asked)]
+    /// Or a page of an earlier answer or its JSON (also that of nccl-tests -J), to show it again.
+    #[arg(required_unless_present = "compare", value_parser = measured)]
     pub(crate) collective: Option<Asked>,
 
     /// The smallest size: 8, 4K, 1M, 8G (K is 1024); by default 8.

@@ -22,9 +22,11 @@ pub(super) fn run(
     out: &mut impl Write,
 ) -> io::Result<u8> {
     let both = read(old).and_then(|old| Ok((old, read(new)?)));
-    let compared = both
-        .and_then(|(old, new)| ::bench::compare(&old, &new).map_err(|it| report::bench::incomparable(&it)));
-    let comparison = match compared {
+    let compared = both.and_then(|(old, new)| {
+        let comparison = ::bench::compare(&old, &new).map_err(|it| report::bench::incomparable(&it))?;
+        Ok((comparison, [old, new]))
+    });
+    let (comparison, [before, after]) = match compared {
         Ok(it) => it,
         Err(reason) => {
             complain(&format!("error: {reason}"));
@@ -34,13 +36,18 @@ pub(super) fn run(
     let style = Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: false };
     match args.format.first() {
         Some(PageFormat::Json) => report::bench::comparison_json(&comparison, out)?,
-        Some(PageFormat::Html) => report::html::write(&ComparisonPage(&comparison), out)?,
+        Some(PageFormat::Html) => {
+            let (old, new) = (input::name(old), input::name(new));
+            let measured = [(old.as_str(), &before), (new.as_str(), &after)];
+            report::html::write(&ComparisonPage { comparison: &comparison, measured }, out)?;
+        }
         _ => report::bench::comparison_text(&comparison, style, out)?,
     }
     Ok(if comparison.count(Verdict::Slower) > 0 { FINDINGS } else { CLEAN })
 }
 
-fn read(path: &Path) -> Result<::bench::Record, String> {
+/// A result in a file: that of plumb, a page of it, or that of nccl-tests.
+pub(super) fn read(path: &Path) -> Result<::bench::Record, String> {
     let named = |reason: &dyn std::fmt::Display| format!("{}: {reason}", input::name(path));
     let mut text = String::new();
     let length = input::open_whole(path).and_then(|it| it.take(LONGEST + 1).read_to_string(&mut text));

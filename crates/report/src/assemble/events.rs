@@ -10,11 +10,10 @@ use crate::{Event, Moment};
 /// How many lines that say that a rank waits or fails are kept of each.
 const ENDINGS: usize = 3;
 
-/// By rank of the largest communicator.
+/// By rank: those of the largest communicator, and others whose lines say how they ended.
 pub(super) fn of_ranks(case: &Case) -> BTreeMap<u32, Vec<Event>> {
     let mut all: BTreeMap<u32, Vec<Event>> = BTreeMap::new();
-    let Some(world) = case.world() else { return all };
-    for (rank, member) in &world.members {
+    for (rank, member) in case.world().into_iter().flat_map(|it| &it.members) {
         let facts = &member.facts;
         let known = [
             (Moment::SetupBegins, facts.start.as_ref()),
@@ -26,13 +25,14 @@ pub(super) fn of_ranks(case: &Case) -> BTreeMap<u32, Vec<Event>> {
         all.insert(*rank, known.collect());
     }
     for ending in &case.endings {
-        let Some(events) = ending.rank.and_then(|it| all.get_mut(&it)) else { continue };
+        let Some(rank) = ending.rank else { continue };
         let what = match ending.kind {
             Kind::Hang => Moment::Waits,
             Kind::Finished => Moment::Ends,
             Kind::Trouble => continue,
             _ => Moment::Fails,
         };
+        let events = all.entry(rank).or_default();
         if events.iter().filter(|it| it.what == what).count() < ENDINGS {
             let mut event = event(case, what, &ending.text, &ending.quote);
             event.time = ending.time.as_deref().map(str::to_owned).or(event.time);

@@ -334,25 +334,45 @@ fn table(html: &mut Html, bench: &Record, rows: &[&Row], in_place: bool, place: 
 
 /// Two measurements compared.
 #[derive(Debug, Clone, Copy)]
-pub struct ComparisonPage<'a>(pub &'a Comparison);
+pub struct ComparisonPage<'a> {
+    /// What changed.
+    pub comparison: &'a Comparison,
+    /// The old and the new measurement, each with the name of its file.
+    pub measured: [(&'a str, &'a Record); 2],
+}
+
+/// `4 ranks on 2 hosts`
+fn scale(record: &Record) -> String {
+    let hosts = if record.hosts > 1 { format!(" on {} hosts", record.hosts) } else { String::new() };
+    format!("{}{hosts}", counted(record.ranks, "rank"))
+}
 
 impl View for ComparisonPage<'_> {
     fn page(&self) -> Page {
-        let comparison = self.0;
+        let comparison = self.comparison;
+        let [(old, before), (new, after)] = self.measured.map(|it| (clean(it.0), it.1));
+        let scales = [before, after].map(scale);
+        let scale = if scales[0] == scales[1] { scales[0].clone() } else { scales.join(", then ") };
+        let what = format!("{} of {scale}", clean(&after.collective));
         let mut page = Page::new("bench", "plumb.bench-compare/1");
-        page.verdict = crate::bench::sentence(comparison);
+        page.title = format!("{what}: {old} and {new} compared");
+        page.about = vec![what, format!("old: {old}"), format!("new: {new}")];
         let [faster, slower] = [Verdict::Faster, Verdict::Slower].map(|it| comparison.count(it));
         (page.word, page.tone) = match (faster, slower) {
             (0, 0) => ("same".to_owned(), Tone::Good),
             (_, 0) => ("faster".to_owned(), Tone::Good),
             _ => ("slower".to_owned(), Tone::Warning),
         };
+        // The word is in the sentence.
+        let sentence = crate::bench::sentence(comparison);
+        sentence.strip_prefix(&*page.word).unwrap_or(&sentence).trim_start().clone_into(&mut page.verdict);
         page.worst = (slower > 0).then_some(Severity::Error);
         page.section("sizes", "By size", |html| {
             let mut kinds: Vec<(&str, bool)> =
                 comparison.lines.iter().map(|it| (&*it.what, it.in_place)).collect();
             kinds.dedup();
             if let Some(kind) = kinds.first() {
+                let place = if kind.1 { "in place" } else { "out of place" };
                 let of: Vec<_> = comparison
                     .lines
                     .iter()
@@ -369,12 +389,15 @@ impl View for ComparisonPage<'_> {
                         "chart",
                         &lines(&Lines {
                             frame: Frame {
-                                title: &format!("Time of a call by size, {}", clean(kind.0)),
+                                title: &format!("Time of a call by size, {}, {place}", clean(kind.0)),
                                 about: &crate::bench::sentence(comparison),
                                 x: size_axis(),
                                 y: Axis { label: "time of a call", scale: Scale::Decades, show: time },
                             },
-                            series: &[series("old", &|it| it.old_us), series("new", &|it| it.new_us)],
+                            series: &[
+                                series(&format!("old, {place}"), &|it| it.old_us),
+                                series(&format!("new, {place}"), &|it| it.new_us),
+                            ],
                             spans: &[],
                         }),
                     );
@@ -423,10 +446,10 @@ impl View for ComparisonPage<'_> {
     }
 
     fn to_json(&self, out: &mut Vec<u8>) -> io::Result<()> {
-        crate::bench::comparison_json(self.0, out)
+        crate::bench::comparison_json(self.comparison, out)
     }
 
     fn to_text(&self, style: Style, out: &mut Vec<u8>) -> io::Result<()> {
-        crate::bench::comparison_text(self.0, style, out)
+        crate::bench::comparison_text(self.comparison, style, out)
     }
 }

@@ -1,6 +1,6 @@
 //! HTML that is escaped as it is written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::markup::escaped;
 use crate::topo::svg::canvas::Picture;
@@ -13,6 +13,10 @@ pub struct Html {
     styles: BTreeMap<&'static str, &'static str>,
     /// How many pictures there are, for their ids.
     pictures: usize,
+    /// The names of regions, which a screen reader lists.
+    regions: BTreeSet<String>,
+    /// Inside how many elements whose text is copied as it is.
+    verbatim: usize,
 }
 
 /// The name and the value of an attribute.
@@ -22,7 +26,10 @@ impl Html {
     /// An element with what is inside.
     pub fn put(&mut self, tag: &'static str, attributes: &[Attribute<'_>], inner: impl FnOnce(&mut Self)) {
         self.open(tag, attributes);
+        let verbatim = usize::from(is_verbatim(tag));
+        self.verbatim += verbatim;
         inner(self);
+        self.verbatim -= verbatim;
         self.text.push_str("</");
         self.text.push_str(tag);
         self.text.push('>');
@@ -55,9 +62,21 @@ impl Html {
         self.text.push('>');
     }
 
-    /// A text.
+    /// A text. No line ends between a number and its unit.
     pub fn words(&mut self, text: &str) {
-        self.text.push_str(&escaped(text));
+        let text = escaped(text);
+        if self.verbatim > 0 {
+            self.text.push_str(&text);
+            return;
+        }
+        let mut rest = &*text;
+        while let Some((number, after)) = rest.split_once(' ') {
+            let digit = number.ends_with(|it: char| it.is_ascii_digit());
+            self.text.push_str(number);
+            self.text.push(if digit && begins_with_unit(after) { '\u{a0}' } else { ' ' });
+            rest = after;
+        }
+        self.text.push_str(rest);
     }
 
     /// A text in which what stands between backticks is code. A backtick without a second one is a backtick.
@@ -87,18 +106,28 @@ impl Html {
         }
     }
 
+    /// The name of a region that no other has: `Leave unset`, `Leave unset: table`, `Leave unset: table 2`.
+    pub(super) fn region(&mut self, name: &str, kind: &str) -> String {
+        let more = (2..).map(|it| format!("{name}: {kind} {it}"));
+        let mut names = [name.to_owned(), format!("{name}: {kind}")].into_iter().chain(more);
+        let free = names.find(|it| !self.regions.contains(it)).unwrap_or_default();
+        self.regions.insert(free.clone());
+        free
+    }
+
     /// A picture. `class` is its kind: pictures of one kind share a style.
     pub fn picture(&mut self, class: &'static str, picture: &Picture) {
         self.styles.insert(class, picture.style);
         self.pictures += 1;
         let id = format!("{class}-{}", self.pictures);
+        let name = self.region(&picture.title, "picture");
         self.put(
             "div",
             &[
                 ("class", &format!("picture {class}")),
                 ("tabindex", "0"),
                 ("role", "region"),
-                ("aria-label", &picture.title),
+                ("aria-label", &name),
             ],
             |html| {
                 html.text.push_str(&picture.inline(&id));
@@ -110,6 +139,7 @@ impl Html {
     pub fn append(&mut self, other: &Self) {
         self.text.push_str(&other.text);
         self.styles.extend(&other.styles);
+        self.regions.extend(other.regions.iter().cloned());
         self.pictures = self.pictures.max(other.pictures);
     }
 
@@ -124,6 +154,21 @@ impl Html {
     }
 }
 
+/// Elements whose text is a command, a name or a quote.
+fn is_verbatim(tag: &str) -> bool {
+    matches!(tag, "pre" | "code")
+}
+
+fn begins_with_unit(text: &str) -> bool {
+    const UNITS: [&str; 22] = [
+        "%", "s", "ms", "us", "ns", "min", "h", "d", "B", "KB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB",
+        "GB/s", "MB/s", "Gbps", "TFLOP/s", "FLOP/s",
+    ];
+    let end =
+        text.find(|it: char| !(it.is_ascii_alphabetic() || matches!(it, '/' | '%'))).unwrap_or(text.len());
+    text.get(..end).is_some_and(|it| UNITS.contains(&it))
+}
+
 fn is_block(tag: &str) -> bool {
     !matches!(tag, "a" | "b" | "code" | "span" | "button" | "strong" | "mark" | "td" | "th" | "option")
 }
@@ -133,6 +178,25 @@ mod tests {
     use proptest::prelude::*;
 
     use super::Html;
+
+    #[test]
+    fn no_two_regions_have_one_name() {
+        let mut html = Html::default();
+        let names = ["a", "a", "a", "b"].map(|it| html.region(it, "table"));
+        assert_eq!(names, ["a", "a: table", "a: table 2", "b"]);
+    }
+
+    #[test]
+    fn units_stay_with_their_numbers() {
+        let mut html = Html::default();
+        html.words("5.4 GB/s, 8 % (-8 %), 3 ranks, 4 sizes, a s");
+        html.line("code", "", "sleep 5 s");
+        html.prose(" in 2 min `5 %`");
+        assert_eq!(
+            html.as_str(),
+            "5.4\u{a0}GB/s, 8\u{a0}% (-8\u{a0}%), 3 ranks, 4 sizes, a s<code>sleep 5 s</code> in 2\u{a0}min <code>5 %</code>"
+        );
+    }
 
     #[test]
     fn only_addresses_of_the_web_are_links() {

@@ -90,6 +90,7 @@ impl Page {
     pub fn section(&mut self, id: &'static str, title: &str, inner: impl FnOnce(&mut Html)) {
         self.sections.push((id, title.to_owned()));
         let heading = format!("{id}-heading");
+        self.body.region(title, "section");
         self.body.put("section", &[("id", id), ("aria-labelledby", &heading)], |html| {
             html.put("h2", &[("id", &heading)], |html| html.words(title));
             inner(html);

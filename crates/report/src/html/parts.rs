@@ -112,9 +112,10 @@ pub fn table(html: &mut Html, caption: &str, columns: &[Column<'_>], rows: &[Vec
         () if stacked => "stacked",
         () => "",
     };
+    let region = html.region(caption, "table");
     html.put(
         "div",
-        &[("class", "wide"), ("tabindex", "0"), ("role", "region"), ("aria-label", caption)],
+        &[("class", "wide"), ("tabindex", "0"), ("role", "region"), ("aria-label", &region)],
         |html| {
             html.put("table", &[("class", kind)], |html| {
                 html.put("caption", &[], |html| html.words(caption));

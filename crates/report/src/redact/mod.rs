@@ -26,8 +26,8 @@ use rules::EntityKind;
 
 use crate::{
     Check, Communicator, Doctor, Edge, Entity, Environment, Event, Evidence, Excerpt, Facts, Finding,
-    FirstFailure, Input, Job, NodePair, NotChecked, Outcome, Rank, Ring, Span, Stack, Test, Training,
-    TreePlace, Verdict,
+    FirstFailure, Input, Job, NodePair, NotChecked, OtherRank, Outcome, Rank, Ring, Span, Stack, Test,
+    Training, TreePlace, Verdict,
 };
 
 /// Replaces host names, addresses, paths and secrets in every text of `doctor`.
@@ -222,9 +222,27 @@ fn evidence(it: &mut Evidence, see: &mut See<'_>) {
     }
 }
 
+fn walk_events(events: &mut [Event], see: &mut See<'_>) {
+    for Event { what: _, time, text, file, line: _ } in events {
+        see(Role::File, file);
+        see(Role::Text, text);
+        each(time, Role::Text, see);
+    }
+}
+
 fn walk_facts(it: &mut Facts, see: &mut See<'_>) {
-    let Facts { job, stack, first_failure, ranks, communicators, environment, protocols, training, tests } =
-        it;
+    let Facts {
+        job,
+        stack,
+        first_failure,
+        ranks,
+        other_ranks,
+        communicators,
+        environment,
+        protocols,
+        training,
+        tests,
+    } = it;
     walk_job(job, see);
     let Stack { nccl, cuda_driver, plugin, plugin_name: _, libfabric } = stack;
     each([nccl, cuda_driver, plugin, libfabric].into_iter().flatten(), Role::Text, see);
@@ -239,11 +257,11 @@ fn walk_facts(it: &mut Facts, see: &mut See<'_>) {
     for Rank { rank: _, host, pid: _, cuda_device: _, nvml_device: _, bus_id, complete: _, events } in ranks {
         see(Role::Host, host);
         each(bus_id, Role::Text, see);
-        for Event { what: _, time, text, file, line: _ } in events {
-            see(Role::File, file);
-            see(Role::Text, text);
-            each(time, Role::Text, see);
-        }
+        walk_events(events, see);
+    }
+    for OtherRank { rank: _, host, events, missing: _ } in other_ranks {
+        each(host, Role::Host, see);
+        walk_events(events, see);
     }
     for it in communicators {
         communicator(it, see);

@@ -76,7 +76,7 @@ pub(super) fn headline(
                 return format!("NO-GO: {}", super::live::split(fleet, &it).sentence());
             }
             let proof = match validation.without().rate() {
-                Some(rate) => format!(": without, the others reach {}", bandwidth(rate)),
+                Some(rate) => format!("; the others reach {} together", bandwidth(rate)),
                 None => String::new(),
             };
             format!("NO-GO: take out {}{proof}", list(&out, 8))
@@ -100,20 +100,21 @@ fn all_out(fleet: &Fleet, validation: &Validation) -> Vec<String> {
     fleet.hosts().filter(|it| !rest.contains(it)).map(|it| fleet.name(it).to_owned()).collect()
 }
 
-/// Machines to take out, each with the reason where that is only a link: which of its two ends leaves is the reader's choice.
+/// Machines to take out; after them the links of which either end may leave.
 pub(super) fn named_out(out: &[String], findings: &[Accused]) -> Vec<String> {
-    let of = |host: &String| {
+    let link = |host: &&String| {
         let mut about = findings.iter().filter(|it| it.hosts.contains(host)).peekable();
         let link =
-            about.peek().filter(|it| it.class == "link").map(|it| it.hosts.iter().find(|it| *it != host));
+            about.peek().filter(|it| it.class == "link").map(|it| it.hosts.iter().find(|it| *it != *host));
         match link.flatten() {
             Some(other) if about.all(|it| it.class == "link") => {
-                format!("{host} or {other} (their link is bad)")
+                Some(format!("one of {host} and {other} (the link between them is bad)"))
             }
-            _ => host.clone(),
+            _ => None,
         }
     };
-    out.iter().map(of).collect()
+    let sure = out.iter().filter(|it| link(it).is_none()).cloned();
+    sure.chain(out.iter().filter_map(|it| link(&it))).collect()
 }
 
 /// What is not told, in words.

@@ -149,7 +149,7 @@ fn nice(value: f64) -> f64 {
 }
 
 /// The number beside an axis: `10 s` instead of `10.0 s`, for numbers on it are round.
-pub(super) fn tick(text: &str) -> String {
+fn tick(text: &str) -> String {
     let (number, unit) = text.split_once(' ').map_or((text, ""), |(number, unit)| (number, unit));
     let number = match number.split_once('.') {
         Some((_, digits)) if digits.bytes().all(|it| it.is_ascii_digit()) => {
@@ -158,6 +158,16 @@ pub(super) fn tick(text: &str) -> String {
         _ => number,
     };
     if unit.is_empty() { number.to_owned() } else { format!("{number} {unit}") }
+}
+
+/// The numbers beside an axis: zero has the unit of the number next to it.
+pub(super) fn numbers(at: &[f64], show: &dyn Fn(f64) -> String) -> Vec<String> {
+    let next = at.iter().find(|it| **it != 0.0).map(|it| show(*it)).unwrap_or_default();
+    let zero = match next.split_once(' ') {
+        Some((_, unit)) => format!("0 {unit}"),
+        None => "0".to_owned(),
+    };
+    at.iter().map(|it| if *it == 0.0 { zero.clone() } else { tick(&show(*it)) }).collect()
 }
 
 /// A chart with two axes: what curves and points have in common.
@@ -174,17 +184,18 @@ pub struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// A legend of names with their colours, and the place of both axes for these values below it.
+    /// A legend of names with their colours, and the place of both axes for these values below it. `strip` is kept free above the frame.
     pub(super) fn begin(
         &self,
         names: &[(String, String)],
-        height: f64,
+        [strip, height]: [f64; 2],
         across: impl Iterator<Item = f64>,
         up: impl Iterator<Item = f64>,
     ) -> (Canvas, Area) {
         let mut canvas = Canvas::default();
-        let top = legend(names, 8.0, &mut canvas) + 40.0;
+        let top = legend(names, 8.0, &mut canvas) + 40.0 + strip;
         let area = Area {
+            strip,
             frame: Rect { x: LEFT, y: top, width: WIDTH - LEFT - RIGHT, height },
             across: Ticks::new(self.x.scale, across),
             up: Ticks::new(self.y.scale, up),
@@ -195,18 +206,18 @@ impl Frame<'_> {
     /// Lines of the grid and their numbers. Below the frame it takes 44 pixels, above 22.
     pub(super) fn axes(&self, area: &Area, canvas: &mut Canvas) {
         let frame = area.frame;
-        for it in &area.up.at {
+        for (it, number) in area.up.at.iter().zip(numbers(&area.up.at, &self.y.show)) {
             let place = area.y(*it);
             canvas.line((frame.x, place), (frame.right(), place), "grid");
-            canvas.words((frame.x - 8.0, place + 4.0), "soft e", &tick(&(self.y.show)(*it)));
+            canvas.words((frame.x - 8.0, place + 4.0), "soft e", &number);
         }
-        for it in &area.across.at {
+        for (it, number) in area.across.at.iter().zip(numbers(&area.across.at, &self.x.show)) {
             let place = area.x(*it);
             canvas.line((place, frame.y), (place, frame.bottom()), "grid");
-            canvas.words((place, frame.bottom() + 18.0), "soft m", &tick(&(self.x.show)(*it)));
+            canvas.words((place, frame.bottom() + 18.0), "soft m", &number);
         }
         canvas.rect(frame, 0.0, "edge");
-        canvas.words((frame.x, frame.y - 8.0), "h2", self.y.label);
+        canvas.words((frame.x, frame.y - area.strip - 8.0), "h2", self.y.label);
         canvas.words((frame.right(), frame.bottom() + 36.0), "h2 e", self.x.label);
     }
 
@@ -218,6 +229,8 @@ impl Frame<'_> {
 /// From values to places.
 pub(super) struct Area {
     pub(super) frame: Rect,
+    /// The height that is kept free above the frame.
+    strip: f64,
     across: Ticks,
     up: Ticks,
 }
@@ -244,7 +257,7 @@ impl Area {
 
 #[cfg(test)]
 mod tests {
-    use super::{Scale, Ticks, tick};
+    use super::{Scale, Ticks, numbers, tick};
 
     #[test]
     fn numbers_beside_an_axis_are_round() {
@@ -265,6 +278,14 @@ mod tests {
             ["10.0 s", "0.20", "100 ms", "1.00 us", "2.5 GB", "1e3"].map(tick),
             ["10 s", "0.2", "100 ms", "1 us", "2.5 GB", "1e3"]
         );
+    }
+
+    #[test]
+    fn zero_has_the_unit_of_the_others() {
+        let show = |it: f64| if it < 1.0 { format!("{:.1} ms", it * 1e3) } else { format!("{it:.1} s") };
+        assert_eq!(numbers(&[0.0, 50.0, 100.0], &show), ["0 s", "50 s", "100 s"]);
+        assert_eq!(numbers(&[0.0, 0.5], &|it| it.to_string()), ["0", "0.5"]);
+        assert_eq!(numbers(&[0.0], &show), ["0"]);
     }
 
     #[test]

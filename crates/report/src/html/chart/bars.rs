@@ -1,6 +1,6 @@
 //! Bars of parts, one below the other: where the time goes.
 
-use super::axis::{Scale, Ticks, tick};
+use super::axis::{Scale, Ticks, numbers};
 use super::{RIGHT, STYLE, WIDTH, colour, legend};
 use crate::topo::svg::canvas::{Canvas, Picture, Rect, fitting, length};
 
@@ -48,10 +48,10 @@ pub fn bars(chart: &Bars<'_>) -> Picture {
         if bars.iter().any(|it| it.parts.len() > 1) { legend(&names, 8.0, &mut canvas) } else { 0.0 };
     let top = legend + if limit.is_some() { 30.0 } else { 16.0 };
     let bottom = bars.iter().fold(top, |y, _| y + HIGH + 10.0);
-    for it in &ticks.at {
+    for (it, number) in ticks.at.iter().zip(numbers(&ticks.at, show)) {
         let x = left + ticks.share(*it) * room;
         canvas.line((x, top), (x, bottom), "grid");
-        canvas.words((x, bottom + 16.0), "soft m", &tick(&show(*it)));
+        canvas.words((x, bottom + 16.0), "soft m", &number);
     }
     let mut y = top;
     for bar in *bars {

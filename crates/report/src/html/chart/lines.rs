@@ -41,10 +41,14 @@ pub fn lines(chart: &Lines<'_>) -> Picture {
         let ranges = it.interval.iter().chain(&it.spread);
         it.points.iter().map(|it| it.1).chain(ranges.flat_map(|it| [it.1, it.2]))
     });
-    let (mut canvas, area) = chart.frame.begin(&names, 320.0, across, up);
+    // Names of ranges stand above the frame, where no curve crosses them.
+    let strip = if chart.spans.is_empty() { 0.0 } else { 20.0 };
+    let (mut canvas, area) = chart.frame.begin(&names, [strip, 320.0], across, up);
     for (from, to, _) in chart.spans.iter().step_by(2) {
         let (from, to) = (area.x(*from), area.x(*to));
-        canvas.rect(Rect { x: from, width: (to - from).max(0.0), ..area.frame }, 0.0, "tint");
+        let Rect { y, height, .. } = area.frame;
+        let range = Rect { x: from, y: y - strip, width: (to - from).max(0.0), height: height + strip };
+        canvas.rect(range, 0.0, "tint");
     }
     chart.frame.axes(&area, &mut canvas);
     for (at, series) in chart.series.iter().enumerate() {
@@ -70,7 +74,7 @@ pub fn lines(chart: &Lines<'_>) -> Picture {
     }
     for (from, to, name) in chart.spans {
         let middle = f64::midpoint(area.x(*from), area.x(*to));
-        canvas.words((middle, area.frame.y + 16.0), "soft over m", name);
+        canvas.words((middle, area.frame.y - 6.0), "soft over m", name);
     }
     chart.frame.finish(canvas, &area)
 }

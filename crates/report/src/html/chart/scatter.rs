@@ -46,7 +46,7 @@ pub fn scatter(chart: &Dots<'_>) -> Picture {
         .collect();
     let across = chart.dots.iter().map(|it| it.x).chain(chart.limit.map(|it| it.0));
     let up = chart.dots.iter().map(|it| it.y);
-    let (mut canvas, area) = chart.frame.begin(&names, 360.0, across, up);
+    let (mut canvas, area) = chart.frame.begin(&names, [0.0, 360.0], across, up);
     chart.frame.axes(&area, &mut canvas);
     if let Some((value, name)) = chart.limit {
         let x = area.x(value);

@@ -1,8 +1,8 @@
 //! From one value to another, step by step: what explains a difference.
 
-use super::axis::{Scale, Ticks, tick};
+use super::axis::{Scale, Ticks, numbers};
 use super::{RIGHT, STYLE, WIDTH};
-use crate::topo::svg::canvas::{Canvas, Picture, Rect, length};
+use crate::topo::svg::canvas::{Canvas, Picture, Rect, in_two, length};
 
 /// What is added on the way.
 #[derive(Debug, Clone, Default)]
@@ -39,13 +39,18 @@ pub fn waterfall(
     let at = |value: f64| left + ticks.share(value) * room;
     let top = 12.0;
     let bottom = (0..steps.len() + 2).fold(top, |y, _| y + HIGH + 8.0);
-    for it in &ticks.at {
+    for (it, number) in ticks.at.iter().zip(numbers(&ticks.at, show)) {
         canvas.line((at(*it), top), (at(*it), bottom), "grid");
-        canvas.words((at(*it), bottom + 16.0), "soft m", &tick(&show(*it)));
+        canvas.words((at(*it), bottom + 16.0), "soft m", &number);
     }
     let mut y = top;
     let mut row = |name: &str, (from, to): (f64, f64), class: &str, text: &str, canvas: &mut Canvas| {
-        canvas.fitted((left - 10.0, y + 17.0), "e", name, left - 16.0);
+        let lines = in_two(name, left - 16.0);
+        let mut at_line = y + if lines.len() > 1 { 10.0 } else { 17.0 };
+        for line in lines {
+            canvas.fitted((left - 10.0, at_line), "e", line, left - 16.0);
+            at_line += 14.0;
+        }
         let (low, high) = (at(from.min(to)), at(from.max(to)));
         canvas.named(&format!("{name}: {text}"), |canvas| {
             canvas.rect(
@@ -77,6 +82,15 @@ pub fn waterfall(
 #[cfg(test)]
 mod tests {
     use super::{Step, waterfall};
+
+    #[test]
+    fn a_long_name_has_two_lines() {
+        let name = "all-gather of the parameters and reduce-scatter of the gradients between the nodes of a group of ranks";
+        let steps = [Step { name: name.to_owned(), value: 2.0, known: true }];
+        let text = waterfall("t", "a", &|it| format!("{it} s"), (1.0, ["a", "b"]), &steps).inline("id");
+        assert!(text.contains("ranks</text>"), "{text}");
+        assert!(!text.contains('\u{2026}') && !text.contains("...</text>"), "{text}");
+    }
 
     #[test]
     fn odd_values_and_names_are_drawn() {

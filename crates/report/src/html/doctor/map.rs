@@ -10,7 +10,7 @@ use crate::expect::shown;
 use crate::html::parts::{self, Cell, Column};
 use crate::html::{Html, Picture};
 use crate::text::counted;
-use crate::topo::svg::canvas::{Canvas, Rect, length};
+use crate::topo::svg::canvas::{Canvas, Rect, in_two, length};
 use crate::{Communicator, Cost, Doctor, Finding};
 
 const STYLE: &str = include_str!("map.css");
@@ -20,6 +20,10 @@ const MACHINES: usize = 4;
 const GPUS: usize = 8;
 /// What is written in a node of which no rank has a line.
 const UNSEEN: &str = "not seen in this input";
+/// The same in a node whose lines name no rank.
+const RANKS_UNKNOWN: &str = "ranks not known";
+/// The node of ranks that no line places.
+const NOWHERE: &str = "node not known";
 const WIDE: f64 = 236.0;
 const GAP: f64 = 28.0;
 const MARGIN: f64 = 12.0;
@@ -62,7 +66,11 @@ enum Speed {
 impl Speed {
     fn new(doctor: &Doctor, extent: Extent) -> Self {
         match slowest(doctor, extent) {
-            Some((_, cost)) => Self::Share(1.0 / cost.factor.max(1.0)),
+            // The factor has two digits; the rates, which stand beside the share, say it more exactly.
+            Some((_, cost)) => Self::Share(match cost.here.zip(cost.normal) {
+                Some((here, normal)) if normal > 0.0 => (here / normal).min(1.0),
+                _ => 1.0 / cost.factor.max(1.0),
+            }),
             None if doctor.facts.job.machine.is_some() || doctor.facts.job.instance.is_some() => Self::Full,
             None => Self::Unknown,
         }
@@ -90,6 +98,8 @@ impl Speed {
 #[derive(Debug, Default)]
 struct Place<'a> {
     ranks: Vec<u32>,
+    /// Whether a line comes from it.
+    seen: bool,
     /// Transports between its ranks, with pairs of ranks.
     inside: BTreeMap<&'a str, u32>,
     /// Transports to other machines.
@@ -100,6 +110,16 @@ impl Place<'_> {
     /// Its transports, for a comparison with other machines.
     fn transports(&self) -> [BTreeSet<&str>; 2] {
         [&self.inside, &self.across].map(|it| it.keys().copied().collect())
+    }
+
+    fn has_paths(&self) -> bool {
+        !self.inside.is_empty() || !self.across.is_empty()
+    }
+
+    /// What is said instead of its ranks, where none is known.
+    fn without_ranks(&self) -> Option<&'static str> {
+        let words = if self.seen { RANKS_UNKNOWN } else { UNSEEN };
+        self.ranks.is_empty().then_some(words)
     }
 }
 
@@ -121,6 +141,10 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
+    fn name(&self) -> &str {
+        if self.host.is_empty() { NOWHERE } else { self.host }
+    }
+
     /// What is wrong with it: `rank 2 failed first`. Empty if nothing is.
     fn words(&self, troubles: &Troubles<'_>) -> String {
         match self.reason {
@@ -139,9 +163,17 @@ impl Shown<'_> {
     }
 }
 
-/// Draws the map, where there is something to draw.
+/// Whether there is something to draw: paths, or one of several nodes in trouble.
+pub(super) fn is_drawn(doctor: &Doctor, troubles: &Troubles<'_>) -> bool {
+    let places = places(doctor, world(doctor));
+    let mut all = by_importance(&places, troubles).into_iter();
+    places.values().any(Place::has_paths)
+        || (places.len() > 1 && all.any(|it| matches!(it.reason, Reason::Trouble(_))))
+}
+
+/// Draws the map.
 pub(super) fn map(doctor: &Doctor, troubles: &Troubles<'_>, html: &mut Html) {
-    let Some(world) = world(doctor) else { return };
+    let world = world(doctor);
     let places = places(doctor, world);
     let speeds = [Speed::new(doctor, Extent::InsideNodes), Speed::new(doctor, Extent::BetweenNodes)];
     let mut shown = by_importance(&places, troubles);
@@ -153,6 +185,27 @@ pub(super) fn map(doctor: &Doctor, troubles: &Troubles<'_>, html: &mut Html) {
     if !left_out.is_empty() {
         html.line("p", "soft", &choice(&shown, &left_out, troubles));
     }
+    match world {
+        Some(world) => table_of_paths(world, speeds, html),
+        None => table_of_nodes(&by_importance(&places, troubles), troubles, html),
+    }
+}
+
+/// Where no line says which paths NCCL uses.
+fn table_of_nodes(all: &[Shown<'_>], troubles: &Troubles<'_>, html: &mut Html) {
+    html.line("p", "soft", "No line of the input says which paths NCCL uses.");
+    let row = |it: &Shown<'_>| {
+        let ranks = it.place.without_ranks().map_or_else(|| super::numbers(&it.place.ranks), str::to_owned);
+        vec![Cell::code(it.name().to_owned()), Cell::new(ranks), Cell::new(it.words(troubles))]
+    };
+    let rows: Vec<Vec<Cell>> = all.iter().map(row).collect();
+    parts::more(html, &format!("{} as a table", counted(rows.len(), "node")), |html| {
+        let columns = ["node", "ranks", "what is wrong"].map(Column::Text);
+        parts::table(html, "Nodes of the job", &columns, &rows);
+    });
+}
+
+fn table_of_paths(world: &Communicator, speeds: [Speed; 2], html: &mut Html) {
     let rows: Vec<Vec<Cell>> = world
         .paths_by_nodes
         .iter()
@@ -175,17 +228,28 @@ pub(super) fn map(doctor: &Doctor, troubles: &Troubles<'_>, html: &mut Html) {
 }
 
 /// The largest communicator with paths.
-pub(super) fn world(doctor: &Doctor) -> Option<&Communicator> {
+fn world(doctor: &Doctor) -> Option<&Communicator> {
     let with_paths = doctor.facts.communicators.iter().filter(|it| !it.paths_by_nodes.is_empty());
     with_paths.max_by_key(|it| (it.ranks, it.ranks_seen))
 }
 
-fn places<'a>(doctor: &'a Doctor, world: &'a Communicator) -> BTreeMap<&'a str, Place<'a>> {
+fn places<'a>(doctor: &'a Doctor, world: Option<&'a Communicator>) -> BTreeMap<&'a str, Place<'a>> {
     let mut all: BTreeMap<&str, Place<'_>> = BTreeMap::new();
     for it in &doctor.facts.ranks {
         all.entry(&it.host).or_default().ranks.push(it.rank);
     }
-    for pair in &world.paths_by_nodes {
+    for it in &doctor.facts.other_ranks {
+        match &it.host {
+            Some(host) => all.entry(host).or_default().ranks.push(it.rank),
+            None if it.missing => all.entry("").or_default().ranks.push(it.rank),
+            // Its lines may be those of any node.
+            None => {}
+        }
+    }
+    for host in &doctor.facts.job.hosts {
+        all.entry(host).or_default().seen = true;
+    }
+    for pair in world.into_iter().flat_map(|it| &it.paths_by_nodes) {
         for (way, n) in &pair.ways {
             if pair.from == pair.to {
                 *all.entry(&pair.from).or_default().inside.entry(way).or_default() += n;
@@ -209,12 +273,16 @@ fn is_staged(way: &str) -> bool {
 fn by_importance<'a>(places: &'a BTreeMap<&'a str, Place<'a>>, troubles: &Troubles<'_>) -> Vec<Shown<'a>> {
     // What most machines use, of those whose ranks wrote lines: of the others only what their peers print is known.
     let mut kinds: BTreeMap<[BTreeSet<&str>; 2], usize> = BTreeMap::new();
-    for place in places.values().filter(|it| !it.ranks.is_empty()) {
+    for place in places.values().filter(|it| it.has_paths() && !it.ranks.is_empty()) {
         *kinds.entry(place.transports()).or_default() += 1;
     }
     let read: usize = kinds.values().sum();
     let usual = kinds.into_iter().max_by_key(|it| it.1).filter(|it| it.1 * 2 > read).map(|it| it.0);
-    let reason = |host: &str, place: &Place<'_>| match (troubles.host(host), &usual) {
+    let trouble = |host: &str, place: &Place<'_>| match host {
+        "" => place.ranks.iter().filter_map(|it| troubles.rank(*it)).min(),
+        host => troubles.host(host),
+    };
+    let reason = |host: &str, place: &Place<'_>| match (trouble(host, place), &usual) {
         (Some(trouble), _) => Reason::Trouble(trouble),
         (None, Some(usual)) if !place.ranks.is_empty() && place.transports() != *usual => Reason::OtherPaths,
         _ => Reason::Room,
@@ -223,8 +291,7 @@ fn by_importance<'a>(places: &'a BTreeMap<&'a str, Place<'a>>, troubles: &Troubl
         places.iter().map(|(host, place)| Shown { host, place, reason: reason(host, place) }).collect();
     all.sort_by_key(|it| {
         // Then machines that exchange data, in the order of ranks.
-        let idle = it.place.inside.is_empty() && it.place.across.is_empty();
-        (it.reason, idle, it.place.ranks.is_empty(), it.place.ranks.first().copied())
+        (it.reason, !it.place.has_paths(), it.place.ranks.is_empty(), it.place.ranks.first().copied())
     });
     all
 }
@@ -236,7 +303,7 @@ fn choice(shown: &[Shown<'_>], left_out: &[Shown<'_>], troubles: &Troubles<'_>) 
     let special: Vec<String> = shown
         .iter()
         .filter(|it| it.reason != Reason::Room)
-        .map(|it| format!("{} ({})", it.host, it.words(troubles)))
+        .map(|it| format!("{} ({})", it.name(), it.words(troubles)))
         .collect();
     if special.is_empty() {
         text.push_str(", those of the lowest ranks");
@@ -262,24 +329,25 @@ fn drawing(shown: &[Shown<'_>], left_out: usize, troubles: &Troubles<'_>, speeds
     let machines = columns * (WIDE + GAP) - GAP;
     let width = machines.max(620.0) + 2.0 * MARGIN;
     let crosses = shown.iter().any(|it| !it.place.across.is_empty());
-    let top = MARGIN + 46.0;
+    let (top, height) =
+        if shown.iter().any(|it| it.place.has_paths()) { (MARGIN + 46.0, 216.0) } else { (MARGIN, 88.0) };
     let inside = shown.iter().any(|it| !it.place.inside.is_empty());
     legend([inside.then_some(speeds[0]), crosses.then_some(speeds[1])], &mut canvas);
     let mut about: Vec<String> = Vec::new();
     for (at, it) in shown.iter().enumerate() {
         let x = MARGIN + f64::from(u32::try_from(at).unwrap_or(0)) * (WIDE + GAP);
-        machine(it, troubles, (x, top), speeds, &mut canvas);
+        let rect = Rect { x, y: top, width: WIDE, height };
+        machine(it, troubles, rect, speeds, &mut canvas);
         let ways: BTreeSet<&str> = it.place.transports().into_iter().flatten().collect();
-        let ways = if it.place.ranks.is_empty() {
-            UNSEEN.to_owned()
-        } else {
-            ways.into_iter().collect::<Vec<_>>().join(", ")
+        let ways = match it.place.without_ranks() {
+            Some(words) => words.to_owned(),
+            None => ways.into_iter().collect::<Vec<_>>().join(", "),
         };
         let facts = [it.words(troubles), ways];
         let facts: Vec<&str> = facts.iter().map(|it| &**it).filter(|it| !it.is_empty()).collect();
-        about.push(format!("{}: {}", it.host, facts.join("; ")));
+        about.push(format!("{}: {}", it.name(), facts.join("; ")));
     }
-    let bottom = top + 232.0;
+    let bottom = top + height + 16.0;
     let more = (left_out > 0).then(|| counted(left_out, "more node"));
     if crosses {
         canvas.rect(Rect { x: MARGIN, y: bottom + 16.0, width: machines, height: 30.0 }, 6.0, "network");
@@ -289,7 +357,8 @@ fn drawing(shown: &[Shown<'_>], left_out: usize, troubles: &Troubles<'_>, speeds
         canvas.words((MARGIN, bottom + 36.0), "soft", &format!("and {more}"));
     }
     about.extend(more);
-    canvas.picture([width, bottom + 58.0], ["Paths between GPUs, by node", &about.join(". ")], STYLE)
+    let below = if crosses || left_out > 0 { 58.0 } else { 0.0 };
+    canvas.picture([width, bottom + below], ["Paths between GPUs, by node", &about.join(". ")], STYLE)
 }
 
 fn legend(speeds: [Option<Speed>; 2], canvas: &mut Canvas) {
@@ -306,21 +375,23 @@ fn legend(speeds: [Option<Speed>; 2], canvas: &mut Canvas) {
 fn machine(
     it: &Shown<'_>,
     troubles: &Troubles<'_>,
-    (x, y): (f64, f64),
+    rect: Rect,
     [inside, between]: [Speed; 2],
     canvas: &mut Canvas,
 ) {
-    let (host, place) = (it.host, it.place);
+    let (host, place) = (it.name(), it.place);
+    let Rect { x, y, width: _, height } = rect;
     let class = match it.reason {
         Reason::Trouble(trouble) => trouble.class(),
         Reason::OtherPaths => "warned",
         Reason::Room => "",
     };
-    canvas.rect(Rect { x, y, width: WIDE, height: 216.0 }, 8.0, &format!("machine {class}"));
+    let known = if it.host.is_empty() { "nowhere" } else { "" };
+    canvas.rect(rect, 8.0, format!("machine {class} {known}").trim());
     canvas.fitted((x + 12.0, y + 20.0), "b", host, WIDE - 24.0);
     canvas.fitted((x + 12.0, y + 36.0), &format!("b says {class}"), &it.words(troubles), WIDE - 24.0);
-    if place.ranks.is_empty() {
-        canvas.words((x + WIDE / 2.0, y + 112.0), "soft m", UNSEEN);
+    if let Some(words) = place.without_ranks() {
+        canvas.words((x + WIDE / 2.0, y + f64::midpoint(height, 8.0)), "soft m", words);
         if !place.across.is_empty() {
             let middle = x + WIDE / 2.0;
             canvas.line((middle, y + 216.0), (middle, y + 248.0), &format!("way {}", Speed::Unknown.class()));
@@ -397,10 +468,17 @@ fn machine(
         canvas.fitted((x + WIDE / 2.0, memory - 8.0), "m back", &list(&place.inside), WIDE - 20.0);
     }
     if !place.across.is_empty() {
-        canvas.rect(Rect { x: x + 12.0, y: nic, width: WIDE - 24.0, height: 28.0 }, 4.0, "nic");
-        canvas.fitted((x + WIDE / 2.0, nic + 18.0), "m", &list(&place.across), WIDE - 30.0);
+        let names = list(&place.across);
+        let lines = in_two(&names, WIDE - 30.0);
+        let bottom = if lines.len() > 1 { 34.0 } else { 28.0 };
+        canvas.rect(Rect { x: x + 12.0, y: nic, width: WIDE - 24.0, height: bottom }, 4.0, "nic");
+        let mut at = nic + if lines.len() > 1 { 14.0 } else { 18.0 };
+        for line in &lines {
+            canvas.fitted((x + WIDE / 2.0, at), "m", line, WIDE - 30.0);
+            at += 14.0;
+        }
         canvas.line(
-            (x + WIDE / 2.0, nic + 28.0),
+            (x + WIDE / 2.0, nic + bottom),
             (x + WIDE / 2.0, y + 248.0),
             &format!("way {}", between.class()),
         );

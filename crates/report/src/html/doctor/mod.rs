@@ -39,10 +39,11 @@ impl View for Doctor {
         if !self.findings.is_empty() {
             page.section("findings", "Findings", |html| findings(self, &lines, html));
         }
-        if map::world(self).is_some() {
+        if map::is_drawn(self, &troubles) {
             page.section("map", "Nodes and paths", |html| map::map(self, &troubles, html));
         }
-        if self.facts.ranks.iter().any(|it| !it.events.is_empty()) {
+        let seen = self.facts.ranks.iter().any(|it| !it.events.is_empty());
+        if seen || !self.facts.other_ranks.is_empty() {
             page.section("course", "Timeline of the ranks", |html| {
                 course::course(self, &troubles, &lines, html);
             });

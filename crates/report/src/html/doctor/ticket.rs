@@ -66,6 +66,7 @@ fn excerpt(doctor: &Doctor) -> Doctor {
             stack: facts.stack.clone(),
             first_failure: facts.first_failure.clone(),
             ranks: facts.ranks.clone(),
+            other_ranks: facts.other_ranks.clone(),
             communicators: Vec::new(),
             environment: facts.environment.clone(),
             protocols: None,

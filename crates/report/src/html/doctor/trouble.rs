@@ -6,13 +6,15 @@ use job::FailureKind;
 use rules::{EntityKind, Severity};
 
 use super::course::readable;
-use crate::{Doctor, Event, FirstFailure, Moment, Rank};
+use crate::{Doctor, Event, FirstFailure, Moment};
 
 /// What is wrong with a rank or a host, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Trouble {
     /// The first cause: it failed, or the others waited for it.
     First(FailureKind),
+    /// Others wait for it, and no line comes from it.
+    Missing,
     Fails,
     Waits,
     Incomplete,
@@ -24,6 +26,7 @@ impl Trouble {
     pub(super) fn words(self) -> &'static str {
         match self {
             Self::First(kind) => cause(kind),
+            Self::Missing => "did not join the others",
             Self::Fails => "reports a failure",
             Self::Waits => "waits",
             Self::Incomplete => "setup not complete",
@@ -44,6 +47,7 @@ impl Trouble {
     pub(super) fn class(self) -> &'static str {
         match self {
             Self::First(_) => "first",
+            Self::Missing => "missing",
             Self::Fails | Self::Incomplete => "fails",
             Self::Waits | Self::Named => "warned",
         }
@@ -78,22 +82,30 @@ pub(super) struct Troubles<'a> {
 impl<'a> Troubles<'a> {
     pub(super) fn new(doctor: &'a Doctor) -> Self {
         let mut all = Self::default();
-        let known = |rank: u32| doctor.facts.ranks.iter().find(|it| it.rank == rank);
+        // With their hosts.
+        let seen = || doctor.facts.ranks.iter().map(|it| (it.rank, &*it.host));
+        let others = || doctor.facts.other_ranks.iter().map(|it| (it.rank, it.host.as_deref().unwrap_or("")));
+        let known = |rank: u32| seen().chain(others()).find(|it| it.0 == rank);
         if let Some(failure) = &doctor.facts.first_failure {
             match failure.rank.and_then(known) {
                 Some(rank) => all.add(rank, Trouble::First(failure.kind)),
                 None => all.add_host(failure.host.as_deref(), Trouble::First(failure.kind)),
             }
         }
-        for rank in &doctor.facts.ranks {
-            let has = |what| rank.events.iter().any(|it| it.what == what);
+        let ranks =
+            doctor.facts.ranks.iter().map(|it| (&it.events, (!it.complete).then_some(Trouble::Incomplete)));
+        let missing = doctor.facts.other_ranks.iter();
+        let missing = missing.map(|it| (&it.events, it.missing.then_some(Trouble::Missing)));
+        for (rank, (events, otherwise)) in seen().chain(others()).zip(ranks.chain(missing)) {
+            let has = |what| events.iter().any(|it: &Event| it.what == what);
             let trouble = match () {
-                () if has(Moment::Fails) => Trouble::Fails,
-                () if has(Moment::Waits) => Trouble::Waits,
-                () if !rank.complete => Trouble::Incomplete,
-                () => continue,
+                () if has(Moment::Fails) => Some(Trouble::Fails),
+                () if has(Moment::Waits) => Some(Trouble::Waits),
+                () => otherwise,
             };
-            all.add(rank, trouble);
+            if let Some(trouble) = trouble {
+                all.add(rank, trouble);
+            }
         }
         let worth = doctor.findings.iter().filter(|it| it.severity > Severity::Info);
         for it in worth.flat_map(|it| &it.entities) {
@@ -110,10 +122,11 @@ impl<'a> Troubles<'a> {
         all
     }
 
-    fn add(&mut self, rank: &'a Rank, trouble: Trouble) {
-        let worst = self.ranks.entry(rank.rank).or_insert(trouble);
+    /// Of a rank on a host, which may be unknown.
+    fn add(&mut self, (rank, host): (u32, &'a str), trouble: Trouble) {
+        let worst = self.ranks.entry(rank).or_insert(trouble);
         *worst = trouble.min(*worst);
-        self.add_host(Some(&rank.host), trouble);
+        self.add_host(Some(host), trouble);
     }
 
     fn add_host(&mut self, host: Option<&'a str>, trouble: Trouble) {

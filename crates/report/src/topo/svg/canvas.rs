@@ -237,6 +237,19 @@ pub(crate) fn fitting(text: &str, room: f64) -> String {
     format!("{short}…")
 }
 
+/// A text as one line, or as two where one is not wide enough.
+pub(crate) fn in_two(text: &str, width: f64) -> Vec<&str> {
+    if length(text) <= width {
+        return vec![text];
+    }
+    let mut spaces = text.rmatch_indices(' ').map(|it| it.0);
+    let cut = spaces.find(|it| text.get(..*it).is_some_and(|it| length(it) <= width));
+    match cut.and_then(|it| text.split_at_checked(it)) {
+        Some((first, second)) => vec![first, second.trim_start()],
+        None => vec![text],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{escaped, fitting, rounded, short};

@@ -36,6 +36,9 @@ pub(super) fn drawing(lanes: &[Lane]) -> Option<Picture> {
     if let Some((first, kind)) = lanes.iter().find_map(|it| Some((it, it.first?))) {
         about.push_str(&format!(" First cause: {} {}.", first.name(), cause(kind)));
     }
+    for it in lanes.iter().filter(|it| it.missing) {
+        about.push_str(&format!(" {}: {}.", it.name(), super::NO_LINE));
+    }
     let failed =
         lanes.iter().filter(|it| it.first.is_none() && it.events.iter().any(|it| it.what == Moment::Fails));
     let failed: Vec<String> = failed.map(Lane::name).collect();
@@ -79,7 +82,7 @@ fn class(what: Moment) -> &'static str {
 
 /// The name of a lane and its ground.
 fn ground(lane: &Lane, y: f64, canvas: &mut Canvas) {
-    let class = if lane.first.is_some() { "b first" } else { "" };
+    let class = if lane.first.is_some() || lane.missing { "b first" } else { "" };
     canvas.fitted((8.0, y + 13.0), class, &lane.name(), LEFT - 16.0);
     canvas.rect(Rect { x: LEFT, y: y + 1.0, width: RIGHT - LEFT, height: ROW - 5.0 }, 3.0, "lane");
 }

@@ -15,7 +15,7 @@ use super::trouble::{self, Trouble, Troubles};
 use crate::html::parts::{self, Cell, Column};
 use crate::html::{Html, Tone};
 use crate::text::counted;
-use crate::{Doctor, Event, Moment, Rank};
+use crate::{Doctor, Event, Moment};
 use waits::Span;
 
 /// Ranks that are drawn: those in trouble first.
@@ -25,6 +25,11 @@ const OTHERS: usize = 4;
 /// The same where none is in trouble.
 const ALIKE: usize = 8;
 
+/// What is said of a rank that did not join.
+const NO_LINE: &str = "no line of this rank";
+/// The same of the first cause.
+const NO_LINE_OF_IT: &str = "did not join the others: no line of this rank";
+
 /// A rank with its events, or a process that is the first cause and has no rank that is known.
 struct Lane {
     rank: Option<u32>,
@@ -32,6 +37,8 @@ struct Lane {
     events: Vec<Event>,
     /// What it did, if it is the first cause.
     first: Option<FailureKind>,
+    /// No line comes from it.
+    missing: bool,
     /// How long it waited in the setup, by NCCL's count.
     waited: Option<Span>,
 }
@@ -47,7 +54,9 @@ impl Lane {
 
     /// What it did that is the first cause and not a failure: `finished early`.
     fn cause(&self) -> Option<&'static str> {
-        self.first.filter(|it| !trouble::is_failure(*it)).map(trouble::cause)
+        let cause = self.first.filter(|it| !trouble::is_failure(*it)).map(trouble::cause);
+        let silent = if cause.is_some() { NO_LINE_OF_IT } else { NO_LINE };
+        if self.missing { Some(silent) } else { cause }
     }
 
     /// Whether it failed first.
@@ -76,8 +85,16 @@ pub(super) fn course(doctor: &Doctor, troubles: &Troubles<'_>, lines: &Lines<'_>
         html.line("p", "soft", &it);
     }
     waits::waits(doctor, lines, html);
-    let rows: Vec<Vec<Cell>> =
-        shown.iter().flat_map(|lane| lane.events.iter().map(|it| row(lane, it, lines))).collect();
+    let rows: Vec<Vec<Cell>> = shown
+        .iter()
+        .flat_map(|lane| {
+            let events = lane.events.iter().map(|it| row(lane, it, lines));
+            lane.missing.then(|| row_without_line(lane)).into_iter().chain(events)
+        })
+        .collect();
+    if rows.is_empty() {
+        return;
+    }
     parts::more(html, &format!("{} as a table", counted(rows.len(), "event")), |html| {
         let columns = [
             Column::Number("rank"),
@@ -93,26 +110,31 @@ pub(super) fn course(doctor: &Doctor, troubles: &Troubles<'_>, lines: &Lines<'_>
 
 /// What is drawn, the first cause on top, and how many there are in all.
 fn lanes(doctor: &Doctor, troubles: &Troubles<'_>) -> (Vec<Lane>, usize) {
-    let mut ranks: Vec<&Rank> = doctor.facts.ranks.iter().filter(|it| !it.events.is_empty()).collect();
+    let seen = doctor.facts.ranks.iter().filter(|it| !it.events.is_empty());
+    let seen = seen.map(|it| (it.rank, &*it.host, &it.events, false));
+    let others = doctor.facts.other_ranks.iter();
+    let others = others.map(|it| (it.rank, it.host.as_deref().unwrap_or(""), &it.events, it.missing));
+    let mut ranks: Vec<_> = seen.chain(others).collect();
     ranks.sort_by_key(|it| {
-        let trouble = troubles.rank(it.rank);
-        (trouble.is_none(), trouble, it.rank)
+        let trouble = troubles.rank(it.0);
+        (trouble.is_none(), trouble, it.0)
     });
     let trouble =
-        ranks.iter().filter(|it| troubles.rank(it.rank).is_some_and(|it| it != Trouble::Named)).count();
+        ranks.iter().filter(|it| troubles.rank(it.0).is_some_and(|it| it != Trouble::Named)).count();
     let drawn = if trouble == 0 { ALIKE } else { (trouble + OTHERS).min(RANKS) };
     let mut lanes: Vec<Lane> = ranks
         .iter()
         .take(drawn)
-        .map(|it| Lane {
-            rank: Some(it.rank),
-            host: it.host.clone(),
-            events: it.events.clone(),
-            first: match troubles.rank(it.rank) {
+        .map(|(rank, host, events, missing)| Lane {
+            rank: Some(*rank),
+            host: (*host).to_owned(),
+            events: (*events).clone(),
+            first: match troubles.rank(*rank) {
                 Some(Trouble::First(kind)) => Some(kind),
                 _ => None,
             },
-            waited: waits::of_rank(doctor, it.rank),
+            missing: *missing,
+            waited: waits::of_rank(doctor, *rank),
         })
         .collect();
     let mut all = ranks.len();
@@ -130,7 +152,14 @@ fn lanes(doctor: &Doctor, troubles: &Troubles<'_>) -> (Vec<Lane>, usize) {
             let (host, first) = (failure.host.clone().unwrap_or_default(), Some(failure.kind));
             lanes.insert(
                 0,
-                Lane { rank: failure.rank, host, events: event.into_iter().collect(), first, waited: None },
+                Lane {
+                    rank: failure.rank,
+                    host,
+                    events: event.into_iter().collect(),
+                    first,
+                    missing: false,
+                    waited: None,
+                },
             );
             all += 1;
         }
@@ -185,6 +214,12 @@ fn notes(doctor: &Doctor, lanes: &[Lane], all: usize) -> Vec<String> {
     }
     notes.extend(drawing::setup_note(doctor, lanes));
     notes
+}
+
+fn row_without_line(lane: &Lane) -> Vec<Cell> {
+    let what = Cell::new(NO_LINE).toned(Tone::Bad);
+    let rank = lane.rank.map_or_else(|| "?".to_owned(), |it| it.to_string());
+    vec![Cell::new(rank), Cell::code(lane.host.clone()), what, Cell::new(""), Cell::new(""), Cell::code("")]
 }
 
 fn row(lane: &Lane, it: &Event, lines: &Lines<'_>) -> Vec<Cell> {
