@@ -274,7 +274,7 @@ impl Analysis<'_> {
     }
 
     /// A machine whose measurements failed with several machines that fail with nobody else. Noise makes pairs slow; it does not make
-    /// them fail. Where others fail at times too, a machine that fails at times must do so more often than they do.
+    /// them fail. Where others fail at times too, a machine that fails at times must do so more often than they do; two failures of a whole fleet meet in one machine by chance.
     fn failing(&self, votes: &Votes) -> Option<Finding> {
         if !matches!(self.measure, Measure::Rate(_)) {
             return None;
@@ -296,7 +296,7 @@ impl Analysis<'_> {
             let elsewhere = Counted::new(failed(&rest), rest.len());
             let chance = elsewhere.at_least(failed(&own), own.len()) * as_f64(self.fleet.len());
             let always = own.iter().all(|it| !it.ended());
-            let guilty = always || failed(&rest) == 0 || chance < CHANCE_IF_NOISY;
+            let guilty = always || failed(&rest) == 0 && witnesses > WITNESSES || chance < CHANCE_IF_NOISY;
             guilty.then_some((witnesses, *host, own, always, chance))
         });
         let (witnesses, host, own, always, chance) =
