@@ -185,9 +185,10 @@ pub(super) fn compact(names: &[String]) -> String {
             .collect();
         // Two names are read as easily as a range.
         let single = many == 1 && ranges[at].1 == ranges[at].2;
-        parts.push(match single {
-            true => format!("{prefix}{}", ranges[at].1),
-            false => format!("{prefix}[{}]", inside.join(",")),
+        parts.push(if single {
+            format!("{prefix}{}", ranges[at].1)
+        } else {
+            format!("{prefix}[{}]", inside.join(","))
         });
         at += many;
     }
