@@ -309,3 +309,16 @@ fn nccl_on_machines_with_one_gpu() {
         assert!(words.contains(part), "{part}: {}", named.stdout);
     }
 }
+
+#[test]
+fn what_pairs_cannot_tell_is_said() {
+    for (spec, words) in [
+        ("nodes=3,link=node000-node001:0.5", "node000 - node001 is slow every time"),
+        ("nodes=64,leaf=16,tier=1:0.6", "no machine is to be taken out"),
+    ] {
+        let answer = plumb(["validate", "--simulate", spec]);
+        let said = answer.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(words), "{said}");
+        assert!(!said.contains("no pair of machines explains it"), "{said}");
+    }
+}

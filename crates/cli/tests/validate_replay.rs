@@ -222,3 +222,22 @@ fn one_is_not_plural() {
     assert!(text.contains(" 1 run of nccl-tests in 1 file, 1 machine with "), "{text}");
     assert!(!text.contains("none of 1") && !text.contains("all 1 machine"), "{text}");
 }
+
+#[test]
+fn pairs_that_failed_are_not_called_slow() {
+    let folder = pairs("replay-failed", 10, |_| {});
+    // Two pairs of node02 and two of node05 failed; everything else is normal.
+    for (one, other) in [(2, 3), (2, 7), (5, 8), (5, 9)] {
+        let whole = Run { hosts: vec![one, other], rate: 400.0, wrong: 0 }.output();
+        let cut = whole.get(..whole.find("#       size").unwrap()).unwrap();
+        let error = format!(
+            "{cut}node{one:02}: Test NCCL failure common.cu:414 'remote process exited or there was a network error / '\n .. node{one:02} pid 1000: Test failure common.cu:303\n"
+        );
+        write(&folder, &format!("p{one}-{other}.log"), &error);
+    }
+    let answer = replay(&folder, &[]);
+    let text = words(&answer);
+    assert!(text.starts_with("INCONCLUSIVE: "), "{text}");
+    assert!(!text.contains("take out") && !text.contains("were slow"), "{text}");
+    assert!(text.contains("node02 - node03 failed"), "{text}");
+}

@@ -43,6 +43,9 @@ pub(crate) const CLOSE: f64 = 0.05;
 /// Launches of the same machines after which the middle one counts.
 const REPEATED: usize = 3;
 
+/// Launches of the same machines at most, where the fleet scatters.
+const MOST: usize = 15;
+
 impl Repeated {
     pub(crate) fn add(&mut self, hosts: &[Host], rate: Option<f64>) -> Measured {
         if self.hosts != hosts {
@@ -56,5 +59,21 @@ impl Repeated {
 
     pub(crate) fn is_decided(&self) -> bool {
         self.rates.len() >= REPEATED
+    }
+
+    /// Whether no more launches should be spent on them.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.rates.len() >= MOST
+    }
+
+    /// Whether so many more were enough than were not.
+    pub(crate) fn leads(&self, by: usize, enough: impl Fn(Measured) -> bool) -> bool {
+        let good = self.rates.iter().filter(|it| enough(Measured::of(**it))).count();
+        good >= by + (self.rates.len() - good)
+    }
+
+    /// Whether so many more were too low than were enough.
+    pub(crate) fn trails(&self, by: usize, enough: impl Fn(Measured) -> bool) -> bool {
+        self.leads(by, |it| !enough(it))
     }
 }

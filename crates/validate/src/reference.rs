@@ -28,6 +28,9 @@ const CLEAR: f64 = 0.03;
 const HEALTHY: f64 = 0.02;
 /// Standard deviations below what is normal from which on the NICs of a machine are measured one by one.
 const UNEVEN: f64 = 2.5;
+/// The share of fleets that are too slow whose launches may be enough by luck, and the most launches that are asked for.
+const BY_LUCK: f64 = 0.02;
+const MOST_LEAD: usize = 6;
 /// No fleet is so quiet that a smaller spread should be believed from few measurements.
 const LEAST_SPREAD: f64 = 0.005;
 const MOST_SPREAD: f64 = 0.15;
@@ -76,6 +79,14 @@ impl Reference {
     /// How often a healthy machine is slow because measurements scatter: one at the lower end of what healthy machines reach.
     pub(crate) fn slow_by_scatter(&self) -> f64 {
         above((LOSS - HEALTHY) / self.spread)
+    }
+
+    /// How many launches more must be enough than were not, before they count as enough: as many as two of a hundred fleets show whose
+    /// launches reach so much less than is needed as would be noticed.
+    pub(crate) fn lead(&self) -> usize {
+        let lucky = above(LOSS / self.spread);
+        let odds = lucky / (1.0 - lucky);
+        (1..MOST_LEAD).find(|it| odds.powf(as_f64(*it)) < BY_LUCK).unwrap_or(MOST_LEAD)
     }
 
     /// Whether a measurement clears its machines.

@@ -2,7 +2,7 @@
 
 use fabric::units::GigabytesPerSecond;
 
-use crate::chance::as_f64;
+use crate::chance::{Counted, as_f64};
 use crate::fleet::{Fleet, Host, Pair};
 use crate::judge::{Class, Culprit, Finding, Question, Split};
 use crate::measured::{CLOSE, Measured, Repeated};
@@ -18,6 +18,16 @@ use crate::step::{Answer, Expected, Rates, Scope, Step, Verdict};
 /// slow; this finds a network that is slow only together: four times as many links below a switch as above it, or worse. A ring of host
 /// memory is as late as its latest process in every step, so that busy processors cost it half and more.
 const OF_PAIRS: f64 = 0.25;
+
+/// Slow pairs besides those of one machine from which on pairs are slow by chance; then as many more launches must be enough than are not.
+const SEVERAL: usize = 2;
+const LEAD_OF_DIPS: usize = 3;
+
+/// A machine keeps losing packets if chance would make one such in a hundred fleets.
+const CHANCE: f64 = 0.01;
+
+/// In standard deviations of pairs: a launch of all is not lower than the others by more, but for something that is slow at times.
+const FAR: f64 = 4.0;
 
 /// The largest standard deviation of pairs of a quiet fleet.
 const QUIET: f64 = 0.025;
@@ -115,13 +125,18 @@ impl Validation {
 
     /// What the rest reached without those that are accused.
     pub fn without(&self) -> Measured {
-        let known = if self.without.ran() { &self.without_launches } else { &self.all_launches };
+        let known = self.known();
         let rest = self.rest();
         match known.hosts == rest && rest.len() < self.search.fleet().len() {
             true if self.without.ran() => self.without,
             true => self.all,
             false => Measured::Not,
         }
+    }
+
+    /// The launches that say what the others reach.
+    const fn known(&self) -> &Repeated {
+        if self.without.ran() { &self.without_launches } else { &self.all_launches }
     }
 
     /// What should be reached.
@@ -180,6 +195,9 @@ impl Validation {
         if let Some(pairs) = self.sweep() {
             return Some(Step::Pairs(pairs));
         }
+        if self.all_launches.is_decided() && self.is_unsettled(&self.all_launches) {
+            return Some(Step::All(self.all_launches.hosts.clone()));
+        }
         let low = self.is_low();
         let uneven = !self.uneven().is_empty();
         if !low && !uneven && self.local_findings.is_empty() {
@@ -208,18 +226,25 @@ impl Validation {
                 return Some(Step::All(rest));
             }
             // Groups explain what pairs showed: more of them would say the same.
-            return if low && self.differs() && self.split().is_none() {
+            return if low && (self.differs() || self.contradicts()) && self.split().is_none() {
                 self.search.more().filter(tells).map(Step::Pairs)
             } else {
                 None
             };
         }
         let known = self.without_launches.hosts == rest;
-        let sure = self.enough(self.without) && (self.open().is_empty() || !self.is_close(self.without));
-        if !known || !sure && !self.without_launches.is_decided() {
+        let led = self.leads(&self.without_launches);
+        let sure =
+            led && self.enough(self.without) && (self.open().is_empty() || !self.is_close(self.without));
+        let again = !self.without_launches.is_decided() || self.is_unsettled(&self.without_launches);
+        if !known || !sure && again {
             return Some(Step::Without(rest));
         }
-        if self.enough(self.without) { None } else { self.search.more().filter(tells).map(Step::Pairs) }
+        if led && self.enough(self.without) {
+            None
+        } else {
+            self.search.more().filter(tells).map(Step::Pairs)
+        }
     }
 
     /// The next 4, 8, 16, ... of the machines that are fit by themselves.
@@ -255,7 +280,11 @@ impl Validation {
             return true;
         }
         if self.wavers() && self.all_launches.is_decided() && self.search.rounds() < FULL {
-            return self.search.rounds() == 0 || !self.is_noisy();
+            return self.search.rounds() == 0 || !self.is_noisy() || !self.leads(&self.all_launches);
+        }
+        // Pairs are asked for what was slow in a launch of all until they show it.
+        if self.contradicts() && self.search.rounds() < self.search.limits().rounds {
+            return true;
         }
         if self.is_enough_for_noise() {
             return false;
@@ -268,7 +297,7 @@ impl Validation {
         let samples = self.search.samples();
         let failed = samples.iter().any(|it| it.rate.is_none());
         let sure = self.expected.all.is_some() && self.all_launches.is_decided() && self.enough(self.all);
-        sure && !self.wavers() && self.search.rounds() < FULL && !self.is_quiet() && !failed
+        sure && self.leads(&self.all_launches) && self.search.rounds() < FULL && !self.is_quiet() && !failed
     }
 
     /// Whether pairs scatter so little that a small difference tells. Few of them lie close together by luck.
@@ -312,9 +341,50 @@ impl Validation {
         self.search.fleet().hosts().filter(|it| !accused.contains(it)).filter_map(suspect).collect()
     }
 
-    /// Whether pairs scatter so much that a launch is slow by chance: a machine that is slow at times does not show then.
+    /// Whether pairs scatter so much, or are so often slow by chance, that a launch is too: a machine that is slow at times does not show
+    /// then.
     fn is_noisy(&self) -> bool {
-        self.search.judgement().reference.is_some_and(|it| it.spread > QUIET)
+        let Some(reference) = self.search.judgement().reference else { return false };
+        reference.spread > QUIET || self.dips(&reference)
+    }
+
+    /// Whether several pairs were slow that no one machine explains.
+    fn dips(&self, reference: &Reference) -> bool {
+        let accused: Vec<Host> =
+            self.findings().iter().flat_map(|it| hosts_of(self.search.fleet(), it.culprit)).collect();
+        let samples = self.search.samples().iter();
+        let slow: Vec<Pair> = samples
+            .filter(|it| it.rate.is_some_and(|rate| reference.is_slow(Some(rate.0))))
+            .map(|it| it.pair)
+            .filter(|it| !it.hosts().iter().any(|it| accused.contains(it)))
+            .collect();
+        let without = |host: Host| slow.iter().filter(|it| !it.has(host)).count();
+        slow.iter().flat_map(|it| it.hosts()).map(without).min().is_some_and(|it| it >= SEVERAL)
+    }
+
+    /// How many launches more must be enough than were not. Without an expected bandwidth what is needed lies far below what is normal.
+    fn lead(&self) -> usize {
+        let reference = self.search.judgement().reference.filter(|_| self.expected.all.is_some());
+        match reference {
+            Some(it) if it.spread > QUIET => it.lead(),
+            Some(it) if self.dips(&it) => LEAD_OF_DIPS,
+            _ => 1,
+        }
+    }
+
+    /// Whether these launches are enough, by as many as the scatter of the fleet asks for.
+    fn leads(&self, launches: &Repeated) -> bool {
+        launches.leads(self.lead(), |it| self.enough(it))
+    }
+
+    /// Whether another launch may say what these do not.
+    fn is_unsettled(&self, launches: &Repeated) -> bool {
+        let enough = |it| self.enough(it);
+        let lead = self.lead();
+        self.is_noisy()
+            && !launches.is_spent()
+            && !launches.leads(lead, enough)
+            && !launches.trails(lead, enough)
     }
 
     /// Whether a launch of all was too slow, although most were not.
@@ -323,12 +393,45 @@ impl Validation {
         self.enough(self.all) && self.all_launches.rates.iter().any(low)
     }
 
+    /// Whether a launch of all was too slow, and slower than the others by more than pairs scatter, in a fleet that is quiet: something is
+    /// slow at times, and pairs did not show it.
+    pub fn contradicts(&self) -> bool {
+        let Some(middle) = self.all.rate() else { return false };
+        let spread = self.search.judgement().reference.map_or(0.0, |it| it.spread);
+        let far = |it: f64| it < middle * (1.0 - CLOSE.max(FAR * spread));
+        let rates = || self.all_launches.rates.iter().copied();
+        self.wavers() && !self.is_noisy() && rates().any(|it| it.is_none_or(far))
+    }
+
     /// Whether a machine sends far more again than the others in most launches of all: it, or the one that it sends to, loses packets.
     pub fn loses_together(&self) -> bool {
         let stands_out = |shares: &&Vec<f64>| {
             Usual::of(shares.iter().copied()).is_some_and(|usual| shares.iter().any(|it| usual.is_lossy(*it)))
         };
         2 * self.all_resent.iter().filter(stands_out).count() > self.all_resent.len()
+    }
+
+    /// Whether that is the same machine again and again: full queues send now this one more again, now that one.
+    pub fn keeps_losing(&self) -> bool {
+        let machines = self.all_launches.hosts.len();
+        let mut often = vec![0; machines];
+        for shares in &self.all_resent {
+            let Some(usual) = Usual::of(shares.iter().copied()) else { continue };
+            for (times, share) in often.iter_mut().zip(shares) {
+                *times += usize::from(usual.is_lossy(*share));
+            }
+        }
+        let launches = self.all_resent.len();
+        let all: usize = often.iter().sum();
+        let keeps = |at: usize| {
+            // What a machine loses, its neighbours in the ring send again.
+            let near = [at, (at + 1) % machines, (at + machines - 1) % machines];
+            let near: std::collections::BTreeSet<usize> = near.into_iter().collect();
+            let hits = all - near.iter().map(|it| often[*it]).sum::<usize>();
+            let by_chance = Counted::new(hits, launches * (machines - near.len()));
+            2 * often[at] > launches && by_chance.at_least(often[at], launches) * as_f64(machines) < CHANCE
+        };
+        (0..machines).any(keeps)
     }
 
     /// Whether all together are too slow, or pairs differ.
@@ -347,6 +450,9 @@ impl Validation {
             (Step::Smoke(_), Rates::One(rate)) => self.smoke = Measured::of(rate),
             (Step::Scale(_), Rates::One(rate)) => self.scaled.push(Measured::of(rate)),
             (Step::All(hosts), Rates::One(rate)) => {
+                if self.all_launches.hosts != *hosts {
+                    self.all_resent.clear();
+                }
                 self.all = self.all_launches.add(hosts, rate);
                 let shares: Option<Vec<f64>> = resent.iter().flatten().copied().collect();
                 self.all_resent.extend(shares.filter(|it| !it.is_empty()));
@@ -462,6 +568,7 @@ impl Validation {
         let split = self.split().is_some();
         let out = split || findings.iter().any(|it| it.class != Class::Inconclusive);
         // One machine has nobody to be compared with.
+        let fleet_of_one = self.search.fleet().len() < 2;
         let whole = match self.search.fleet().len() {
             0 | 1 => self.expected.local.is_some(),
             _ => self.enough(self.all),
@@ -476,12 +583,14 @@ impl Validation {
             rounds if rounds < FULL => !self.loses_together() && (!self.wavers() || self.is_noisy()),
             _ => true,
         };
-        // A launch that failed once may fail again in the middle of a training.
-        let answered = answered && asked && self.failed_together() == 0;
+        // A launch that failed once may fail again in the middle of a training, and one that was slow may be slow again.
+        let sound = self.failed_together() == 0 && !self.contradicts() && !self.keeps_losing();
+        let answered = answered && asked && sound && (fleet_of_one || self.leads(&self.all_launches));
         if whole && alone && findings.is_empty() && !split && answered && self.sweep_is_done() {
             return Verdict::Go;
         }
         let proven = match self.without() {
+            Measured::Rate(_) if !self.leads(self.known()) => false,
             Measured::Not => self.rest().len() < 2 || (whole && self.rest() == self.all_launches.hosts),
             measured => self.enough(measured),
         };
@@ -525,14 +634,14 @@ impl Validation {
 
     /// Accused machines whose NICs are to be measured, each with a normal one to measure against, and two normal ones.
     ///
-    /// Once, and again where that would name a NIC: one slow measurement is no proof.
+    /// Once, and again where that would name a NIC: one or two slow measurements are no proof.
     fn suspects(&self) -> Vec<(Host, Host)> {
         let judgement = self.search.judgement();
         let named = self.findings();
         let times = |host: Host| self.nics_of.iter().filter(|it| **it == host).count();
         let again = |host: Host| {
             let nic = |it: &Finding| matches!(it.culprit, Culprit::Nic(of, _) if of == host);
-            times(host) == 1 && named.iter().any(nic)
+            (1..nics::TIMES).contains(&times(host)) && named.iter().any(nic)
         };
         let uneven = self.uneven();
         let all: Vec<&Finding> = judgement.findings.iter().chain(&uneven).collect();
@@ -561,15 +670,27 @@ impl Validation {
     pub fn rest(&self) -> Vec<Host> {
         let fleet = self.search.fleet();
         let mut out: Vec<Host> = Vec::new();
-        for finding in self.findings() {
+        let findings = self.findings();
+        for finding in &findings {
             match finding.culprit {
-                Culprit::Link(pair) => {
-                    if !pair.hosts().iter().any(|it| out.contains(it)) {
-                        out.push(pair.hosts()[1]);
-                    }
-                }
+                Culprit::Link(_) => {}
                 culprit => out.extend(hosts_of(fleet, culprit)),
             }
+        }
+        // The end of most bad links first: it may be an end of all.
+        let mut links: Vec<Pair> = findings
+            .iter()
+            .filter_map(|it| match it.culprit {
+                Culprit::Link(pair) => Some(pair),
+                _ => None,
+            })
+            .collect();
+        links.retain(|it| !it.hosts().iter().any(|it| out.contains(it)));
+        let of = |host: Host, links: &[Pair]| links.iter().filter(|it| it.has(host)).count();
+        while let Some(host) = links.iter().flat_map(|it| it.hosts()).max_by_key(|it| (of(*it, &links), *it))
+        {
+            links.retain(|it| !it.has(host));
+            out.push(host);
         }
         fleet.hosts().filter(|it| !out.contains(it)).collect()
     }

@@ -320,3 +320,100 @@ proptest! {
         prop_assert_eq!(search.judgement(), judge(search.fleet(), search.samples()));
     }
 }
+
+#[test]
+fn what_is_slow_at_times_is_found_or_not_go() {
+    for seed in 0..20 {
+        // Seed 16: no launch and no pair was slow.
+        let it = run(&format!("nodes=64,flaky=node012:0.6:30%,seed={seed}"));
+        assert!(it.verdict() != Verdict::Go || seed == 16, "{seed}");
+        let found = named(&it);
+        assert!(found.iter().all(|it| it.1 == Culprit::Host(Host(12))), "{seed}: {found:?}");
+        // Nobody is measured with the same partner again and again: another partner tells more.
+        let samples = it.search().samples();
+        for partner in it.search().fleet().hosts().filter(|it| *it != Host(12)) {
+            let pair = Pair::new(Host(12), partner);
+            assert!(samples.iter().filter(|it| it.pair == pair).count() < 8, "{seed}: {pair:?}");
+        }
+    }
+}
+
+#[test]
+fn several_bad_links_of_one_machine_are_links() {
+    for seed in 0..20 {
+        let it = run(&format!("nodes=24,link=node003-node007:0.6,link=node003-node020:0.6,seed={seed}"));
+        let mut found = named(&it);
+        found.sort();
+        let link = |other| (Class::Link, Culprit::Link(Pair::new(Host(3), Host(other))));
+        assert_eq!(found, [link(7), link(20)], "{seed}");
+        // One machine is an end of both.
+        assert_eq!(it.rest().len(), 23);
+        assert!(!it.rest().contains(&Host(3)));
+    }
+    // A machine that is slow at times is slow with one partner four times in a row, too.
+    for (nodes, seed) in [(31, 6), (12, 3), (16, 9)] {
+        let it = run(&format!("nodes={nodes},flaky=node002:0.6:50%,seed={seed}"));
+        assert!(named(&it).iter().all(|it| it.1 == Culprit::Host(Host(2))), "{seed}: {:?}", named(&it));
+    }
+}
+
+/// Pairs that fail at times all over a fleet: a network that drops connections.
+#[test]
+fn pairs_that_failed_are_not_slow() {
+    let fleet = Fleet::new((0..17).map(|it| format!("n{it}")).collect());
+    let failed = [(1, 7), (7, 8), (4, 15), (6, 15)];
+    let mut samples = Vec::new();
+    for one in 0..17 {
+        for other in one + 1..17 {
+            let rate = (!failed.contains(&(one, other))).then_some(GigabytesPerSecond(14.5));
+            let pair = Pair::new(Host(one), Host(other));
+            samples.push(Sample { round: 0, pair, rate, resent: None });
+        }
+    }
+    let it = judge(&fleet, &samples);
+    assert!(it.findings.is_empty(), "{:?}", it.findings);
+    assert_eq!(it.open.len(), 4, "{:?}", it.open);
+    // Two failures, and both of one machine: that is chance. Three are not.
+    let two = |it: &Sample| it.pair.has(Host(15));
+    let fewer: Vec<Sample> = samples.iter().filter(|it| !two(it)).copied().collect();
+    assert!(judge(&fleet, &fewer).findings.is_empty());
+    samples.iter_mut().filter(|it| it.pair == Pair::new(Host(7), Host(9))).for_each(|it| it.rate = None);
+    for it in samples.iter_mut().filter(|it| it.pair.has(Host(15))) {
+        it.rate = Some(GigabytesPerSecond(14.5));
+    }
+    let it = judge(&fleet, &samples);
+    let [finding] = &it.findings[..] else { panic!("{:?}", it.findings) };
+    assert_eq!((finding.class, finding.culprit), (Class::Intermittent, Culprit::Host(Host(7))));
+    assert_eq!((finding.slow, finding.failed, finding.of), (3, 3, 16));
+    assert!(finding.share > 0.99, "{finding:?}");
+}
+
+#[test]
+fn a_fleet_that_scatters_is_launched_until_the_launches_tell() {
+    let (mut go, mut exact) = (0, 0);
+    for seed in 0..100 {
+        let it = run(&format!("nodes=16,slow=node003:0.8,noise=10%,seed={seed}"));
+        go += usize::from(it.verdict() == Verdict::Go);
+        exact += usize::from(it.verdict() == Verdict::NoGo);
+        assert!(named(&it).iter().all(|it| it.1 == Culprit::Host(Host(3))), "{seed}: {:?}", named(&it));
+    }
+    assert!(go <= 2 && exact >= 85, "{go} GO, {exact} NO-GO");
+}
+
+#[test]
+fn a_nic_that_is_slow_as_often_as_others_is_not_named() {
+    for (nodes, noise, seed) in [(18, 4.08, 84), (8, 4.44, 104), (64, 1.0, 81)] {
+        let it = run(&format!("nodes={nodes},noise={noise}%,dips=10%,seed={seed}"));
+        assert!(named(&it).is_empty(), "{nodes} {seed}: {:?}", it.findings());
+    }
+}
+
+#[test]
+fn one_machine_that_always_sends_more_again_is_not_go() {
+    let mut go = 0;
+    for seed in 0..60 {
+        let it = run(&format!("nodes=32,congestion=1%,loss=node020:3%,seed={seed}"));
+        go += usize::from(it.verdict() == Verdict::Go);
+    }
+    assert!(go <= 4, "{go}");
+}

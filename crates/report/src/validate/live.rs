@@ -3,7 +3,7 @@
 use ::validate::live::{Engine, Launch as Launched, Run};
 use ::validate::{Class, Culprit, Fleet, Host, Step, Usual, Validation, Verdict};
 
-use super::simulated::{accused, headline, launch, named_out, open};
+use super::simulated::{accused, headline, launch, named_out, open, out_list};
 use super::{Accused, Launch, Matrix, Next, Split, Stage, Validate, bandwidth, word};
 use crate::hosts::compact;
 use crate::text::counted;
@@ -359,7 +359,7 @@ fn sentence(
                 Some(rate) if without_them => format!("; the others reach {rate} together"),
                 Some(rate) => format!("; with them, {} machines reach {rate} together", together.len()),
             };
-            format!("NO-GO: take out or repair {}{proof}", compact(&named_out(&out, findings)))
+            format!("NO-GO: take out or repair {}{proof}", out_list(&named_out(&out, findings)))
         }
         Verdict::Inconclusive if run.futile().is_some() => format!(
             "INCONCLUSIVE: the collective failed on all machines alike, which is no fault of one of them: {}",

@@ -1,12 +1,12 @@
 //! Runs that others made.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ::validate::replay::{Incomplete, Judged, Lacks, Replay, Set, Wrong};
 use ::validate::{Culprit, Finding, Fleet, Judgement, Question, Reference, Sample, Verdict};
 use fabric::Collective;
 
-use super::simulated::{accused, named_out, open};
+use super::simulated::{accused, named_out, open_of, out_list};
 use super::{Accused, Matrix, Normal, Split, Test, Validate, bandwidth, list, percent, word};
 use crate::expect::shown;
 use crate::text::{bytes, counted};
@@ -29,6 +29,7 @@ impl Validate {
         let mut tests = Vec::new();
         let mut not_known = Vec::new();
         let mut suspects = Vec::new();
+        let mut untold: BTreeSet<::validate::Host> = BTreeSet::new();
         let mut best: Option<(usize, Matrix)> = None;
         for set in &replay.sets {
             let name = name(set);
@@ -71,9 +72,16 @@ impl Validate {
                             across: split.across,
                         });
                     }
+                    untold.extend(judgement.open.iter().filter_map(|it| match it {
+                        Question::Host(host) => Some(*host),
+                        Question::Pair(_) => None,
+                    }));
                     suspects.extend(measured_once(fleet, set, judgement));
-                    not_known
-                        .extend(open(fleet, &judgement.open).into_iter().map(|it| format!("{name}: {it}")));
+                    not_known.extend(
+                        open_of(fleet, &judgement.open, &samples(set))
+                            .into_iter()
+                            .map(|it| format!("{name}: {it}")),
+                    );
                     // The matrix that shows most.
                     let telling =
                         slow + 1000 * (judgement.findings.len() + usize::from(judgement.split.is_some()));
@@ -127,7 +135,10 @@ impl Validate {
             () if low.is_none() && suspects.is_empty() && !together.is_empty() => Verdict::Go,
             () => Verdict::Inconclusive,
         };
-        let headline = Headline { findings: &findings, splits: &splits, low, suspects, together, replay };
+        let known = tests.iter().any(|it| it.expected.is_some());
+        let untold: Vec<String> = untold.iter().map(|it| fleet.name(*it).to_owned()).collect();
+        let headline =
+            Headline { findings: &findings, splits: &splits, low, suspects, together, untold, known, replay };
         let runs: usize = replay.sets.iter().map(|it| it.runs.len()).sum();
         Self {
             schema: "plumb.validate/1",
@@ -345,6 +356,10 @@ struct Headline<'a> {
     low: Option<String>,
     suspects: Vec<String>,
     together: Vec<Together>,
+    /// Machines that were slow, or not measured with one that is normal.
+    untold: Vec<String>,
+    /// Whether it is known what some runs should reach.
+    known: bool,
     replay: &'a Replay,
 }
 
@@ -361,7 +376,11 @@ impl Headline<'_> {
         let even = match machines {
             1 => String::new(),
             _ if !compared => "no runs compare the machines with each other".to_owned(),
-            _ => format!("none of {machines} machines is slower than the others"),
+            _ => match &self.untold[..] {
+                [] => format!("none of {machines} machines is slower than the others"),
+                [one] => format!("whether {one} is slower than the others is not told"),
+                more => format!("whether {} are slower than the others is not told", list(more, 4)),
+            },
         };
         if let Some(low) = self.low {
             return if self.together.is_empty() && machines > 1 {
@@ -387,7 +406,12 @@ impl Headline<'_> {
             return "INCONCLUSIVE: these runs are of one machine: nothing was measured between machines"
                 .to_owned();
         }
-        format!("INCONCLUSIVE: {even}, and nothing says what they should reach together")
+        let what = if self.known {
+            "no run has all of them together"
+        } else {
+            "nothing says what they should reach together"
+        };
+        format!("INCONCLUSIVE: {even}, and {what}")
     }
 
     /// What keeps the fleet from being fit, in the order of its weight.
@@ -410,7 +434,7 @@ impl Headline<'_> {
         if !out.is_empty() {
             let wrong = self.replay.wrong.iter().filter(|it| !many(it)).count();
             let why = if wrong > 0 && wrong == named.len() { " (wrong results)" } else { "" };
-            parts.push(format!("take out {}{why}", list(&named_out(&out, self.findings), 8)));
+            parts.push(format!("take out {}{why}", out_list(&named_out(&out, self.findings))));
         }
         if crowd > 0 {
             let most = self.replay.wrong.iter().map(|it| it.hosts.len()).max().unwrap_or(0);

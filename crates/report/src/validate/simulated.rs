@@ -1,12 +1,18 @@
 //! A validation, launch by launch.
 
+use std::collections::BTreeMap;
+
 use ::validate::simulate::{Model, Spec};
-use ::validate::{Answer, Culprit, Finding, Fleet, Limits, Pair, Question, Rates, Step, Validation, Verdict};
+use ::validate::{
+    Answer, Culprit, Finding, Fleet, Limits, Pair, Question, Rates, Reference, Sample, Step, Validation,
+    Verdict,
+};
 
 use super::{
     Accused, Launch, Loss, Matrix, Validate, action, bandwidth, class, fine_percent, list, percent, word,
 };
 use crate::expect::shown;
+use crate::hosts::compact;
 use crate::text::counted;
 
 impl Validate {
@@ -34,8 +40,8 @@ impl Validate {
         let mut findings: Vec<Accused> =
             validation.findings().iter().map(|it| accused(fleet, it, Vec::new())).collect();
         super::alike(&mut findings, fleet.len());
-        let not_known = open(fleet, &validation.open());
         let samples = validation.search().samples();
+        let not_known = open_of(fleet, &validation.open(), samples);
         let reference = validation.search().judgement().reference.filter(|_| !samples.is_empty());
         let matrix = reference.map(|it| Matrix::of(fleet, samples, &it, "pairs".to_owned()));
         Self {
@@ -75,18 +81,21 @@ pub(super) fn headline(
             if let (true, Some(it)) = (out.is_empty(), validation.split()) {
                 return format!("NO-GO: {}", super::live::split(fleet, &it).sentence());
             }
+            let tiers: Vec<&Accused> = findings.iter().filter(|it| it.class == "tier").collect();
+            if !tiers.is_empty() && tiers.len() == findings.len() {
+                let switches: Vec<String> = tiers
+                    .iter()
+                    .map(|it| format!("the switch of {} is slow to the outside", compact(&it.hosts)))
+                    .collect();
+                return format!("NO-GO: {}; no machine is to be taken out", switches.join(", "));
+            }
             let proof = match validation.without().rate() {
                 Some(rate) => format!("; the others reach {} together", bandwidth(rate)),
                 None => String::new(),
             };
-            format!("NO-GO: take out {}{proof}", list(&out, 8))
+            format!("NO-GO: take out {}{proof}", out_list(&out))
         }
-        Verdict::Inconclusive if findings.is_empty() && validation.failed_together() > 0 => {
-            "INCONCLUSIVE: a launch of all machines failed, and no pair of machines explains it".to_owned()
-        }
-        Verdict::Inconclusive if findings.is_empty() => {
-            "INCONCLUSIVE: all together are too slow, and no pair of machines explains it".to_owned()
-        }
+        Verdict::Inconclusive if findings.is_empty() => format!("INCONCLUSIVE: {}", unexplained(validation)),
         Verdict::Inconclusive => {
             let names: Vec<String> = findings.iter().flat_map(|it| it.hosts.clone()).collect();
             let explain = if names.len() == 1 { "explains" } else { "explain" };
@@ -94,6 +103,63 @@ pub(super) fn headline(
         }
     }
 }
+
+/// What was seen, where no part explains it.
+fn unexplained(validation: &Validation) -> String {
+    let fleet = validation.search().fleet();
+    let samples = validation.search().samples();
+    let reference = Reference::of(samples.iter().filter_map(|it| it.rate).map(|it| it.0));
+    let mut slow: BTreeMap<Pair, (usize, usize)> = BTreeMap::new();
+    for it in samples {
+        let count = slow.entry(it.pair).or_default();
+        count.0 += usize::from(reference.is_none_or(|known| known.is_slow(it.rate.map(|it| it.0))));
+        count.1 += 1;
+    }
+    // A pair that is slow every time, among so few machines that neither of the two is normal with enough others.
+    let always: Vec<String> =
+        slow.iter().filter(|(_, (slow, of))| slow == of).map(|it| named(fleet, *it.0)).collect();
+    let every = reference.zip(validation.needed()).filter(|(known, needed)| known.normal < *needed);
+    let what = if validation.failed_together() > 0 {
+        "a launch of all machines failed"
+    } else if validation.contradicts() {
+        "a launch of all machines was too slow"
+    } else if validation.keeps_losing() {
+        "one machine sends far more again than the others in every launch of all"
+    } else if validation.all().rate().zip(validation.needed()).is_some_and(|(rate, needed)| rate >= needed) {
+        "the measurements scatter too much to tell"
+    } else {
+        "all together are too slow"
+    };
+    match (every, &always[..]) {
+        (Some((known, needed)), _) if always.is_empty() => format!(
+            "{what}: pairs reach {} too, and {} are needed",
+            bandwidth(known.normal),
+            bandwidth(needed)
+        ),
+        (_, []) => format!("{what}, and no pair of machines explains it"),
+        (_, pairs) if fleet.len() <= FEW => format!(
+            "{what}, and {} {} slow every time: so few machines do not tell which of them it is",
+            list(pairs, 3),
+            if pairs.len() == 1 { "is" } else { "are" }
+        ),
+        (_, pairs) => format!(
+            "{what}; {} {} slow, and do not tell which machine it is",
+            list(pairs, 3),
+            if pairs.len() == 1 { "is" } else { "are" }
+        ),
+    }
+}
+
+/// Machines that do not tell the one from the other.
+const FEW: usize = 4;
+
+/// The names to take out, the whole list: that is what it is for.
+pub(super) fn out_list(out: &[String]) -> String {
+    if out.len() > SHORT { compact(out) } else { out.join(", ") }
+}
+
+/// Names that are listed one by one.
+const SHORT: usize = 4;
 
 fn all_out(fleet: &Fleet, validation: &Validation) -> Vec<String> {
     let rest = validation.rest();
@@ -103,14 +169,18 @@ fn all_out(fleet: &Fleet, validation: &Validation) -> Vec<String> {
 /// Machines to take out; after them the links of which either end may leave.
 pub(super) fn named_out(out: &[String], findings: &[Accused]) -> Vec<String> {
     let link = |host: &&String| {
-        let mut about = findings.iter().filter(|it| it.hosts.contains(host)).peekable();
-        let link =
-            about.peek().filter(|it| it.class == "link").map(|it| it.hosts.iter().find(|it| *it != *host));
-        match link.flatten() {
-            Some(other) if about.all(|it| it.class == "link") => {
-                Some(format!("one of {host} and {other} (the link between them is bad)"))
-            }
-            _ => None,
+        let only_links = findings.iter().all(|it| it.class == "link" || !it.hosts.contains(host));
+        let others: Vec<&str> = findings
+            .iter()
+            .filter(|it| it.class == "link" && it.hosts.contains(host))
+            .flat_map(|it| it.hosts.iter().filter(|it| it != host))
+            .map(String::as_str)
+            .collect();
+        match &others[..] {
+            _ if !only_links => None,
+            [] => None,
+            [other] => Some(format!("one of {host} and {other} (the link between them is bad)")),
+            several => Some(format!("{host} (its links to {} are bad)", several.join(" and "))),
         }
     };
     let sure = out.iter().filter(|it| link(it).is_none()).cloned();
@@ -119,12 +189,21 @@ pub(super) fn named_out(out: &[String], findings: &[Accused]) -> Vec<String> {
 
 /// What is not told, in words.
 pub(super) fn open(fleet: &Fleet, questions: &[Question]) -> Vec<String> {
+    open_of(fleet, questions, &[])
+}
+
+/// The same where the measurements say which pairs failed rather than were slow.
+pub(super) fn open_of(fleet: &Fleet, questions: &[Question], samples: &[Sample]) -> Vec<String> {
     let mut hosts = Vec::new();
-    let mut pairs = Vec::new();
+    let (mut pairs, mut failed) = (Vec::new(), Vec::new());
     for question in questions {
         match question {
             Question::Host(host) => hosts.push(fleet.name(*host).to_owned()),
-            Question::Pair(pair) => pairs.push(named(fleet, *pair)),
+            Question::Pair(pair) => {
+                let fails = samples.iter().any(|it| it.pair == *pair && it.rate.is_none());
+                let list = if fails { &mut failed } else { &mut pairs };
+                list.push(named(fleet, *pair));
+            }
         }
     }
     let mut all = Vec::new();
@@ -137,6 +216,9 @@ pub(super) fn open(fleet: &Fleet, questions: &[Question]) -> Vec<String> {
     if !pairs.is_empty() {
         let were = if pairs.len() == 1 { "was" } else { "were" };
         all.push(format!("why {} {were} slow: not measured again", list(&pairs, 2)));
+    }
+    if !failed.is_empty() {
+        all.push(format!("why {} failed: not measured again", list(&failed, 2)));
     }
     all
 }
@@ -178,6 +260,18 @@ pub(super) fn accused(fleet: &Fleet, finding: &Finding, tests: Vec<String>) -> A
                 counted(finding.of, "machine")
             )
         }
+        Culprit::Host(_) if finding.failed > 0 => {
+            let slow = match finding.slow - finding.failed {
+                0 => String::new(),
+                slow => format!(", slow in {slow} more"),
+            };
+            format!(
+                "failed in {} of {} with machines that run with others{slow}; what ended reached {} of what is normal",
+                finding.failed,
+                counted(finding.of, "measurement"),
+                percent(finding.share)
+            )
+        }
         Culprit::Host(_) => format!(
             "{} of what is normal; slow in {} of {} with machines that are normal with others",
             percent(finding.share),
@@ -186,6 +280,9 @@ pub(super) fn accused(fleet: &Fleet, finding: &Finding, tests: Vec<String>) -> A
         ),
         Culprit::Nic(_, nic) if finding.failed > 0 => format!("NIC {nic} fails"),
         Culprit::Nic(_, nic) => format!("NIC {nic} reaches {} of what the others do", percent(finding.share)),
+        Culprit::Link(_) if failed => {
+            format!("failed in {} of {} measurements; both run with others", finding.failed, finding.of)
+        }
         Culprit::Link(_) => {
             format!(
                 "{} of what is normal, in {} of {} measurements; both are normal with others",

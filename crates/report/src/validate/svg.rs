@@ -5,8 +5,7 @@ use std::io::{self, Write};
 
 use super::matrix::Cell;
 use super::text::short_names;
-use super::{Matrix, Validate, fine_percent, percent};
-use crate::expect::shown;
+use super::{Matrix, Validate, bandwidth, fine_percent, percent};
 use crate::markup::escaped;
 use crate::topo::svg::canvas::{Canvas, Picture, Rect, short};
 
@@ -17,9 +16,9 @@ const ACROSS: f64 = 1000.0;
 /// The same on a page, which it should not be wider than.
 const ON_PAGE: f64 = 900.0;
 const LARGEST: f64 = 34.0;
-/// Machines of a page that have a row each; more are drawn in blocks.
+/// Machines of a picture that have a row each; more are drawn in blocks.
 const MACHINES: usize = 64;
-/// Blocks of a page at most.
+/// Blocks of a picture at most.
 const BLOCKS: usize = 50;
 /// Smaller squares cannot be told apart.
 const SMALLEST: f64 = 9.0;
@@ -42,6 +41,13 @@ impl Validate {
     /// Writes the picture of the matrix, where there is one.
     pub fn svg(&self, out: &mut impl Write) -> io::Result<()> {
         match &self.matrix {
+            // A square for each of a million pairs opens in no browser: blocks, and a row for each machine that is named.
+            Some(matrix) if self.order(matrix).len() > MACHINES => {
+                let (mut rows, blocks, each) = self.blocks(&self.order(matrix));
+                rows.extend(blocks.iter().cloned());
+                let of = format!("; each square is the lowest of {each} machines in a row or column");
+                self.grid(matrix, [&rows, &blocks], Some(&of)).document(out)
+            }
             Some(matrix) => self.draw(matrix, true).document(out),
             None => Ok(()),
         }
@@ -57,7 +63,7 @@ impl Validate {
             accused: accused.contains(&host),
         };
         let lines: Vec<Line> = self.order(matrix).into_iter().map(line).collect();
-        self.grid(matrix, [&lines, &lines], with_head)
+        self.grid(matrix, [&lines, &lines], with_head.then_some(""))
     }
 
     /// The pictures of the matrix for a page, each with what its squares are. One, as long as its squares can be told apart; otherwise the
@@ -68,6 +74,29 @@ impl Validate {
             let what = "Each square is a pair of machines, coloured by its share.".to_owned();
             return vec![(what, self.draw(matrix, false))];
         }
+        let (rows, blocks, each) = self.blocks(&order);
+        let accused = self.accused();
+        let mut all = Vec::new();
+        if !rows.is_empty() {
+            let more = match accused.len() - rows.len() {
+                0 => String::new(),
+                more => format!("; {more} more are not drawn"),
+            };
+            let what = format!(
+                "The machines that are named, each against {each} machines in a square: the lowest share of them{more}."
+            );
+            all.push((what, self.grid(matrix, [&rows, &blocks], None)));
+        }
+        let what = format!(
+            "All {} machines, {each} in a row or column: each square is the lowest share of the pairs between them.",
+            order.len()
+        );
+        all.push((what, self.grid(matrix, [&blocks, &blocks], None)));
+        all
+    }
+
+    /// The machines that are named, blocks of all machines, and how many a block has.
+    fn blocks(&self, order: &[usize]) -> (Vec<Line>, Vec<Line>, usize) {
         let names = short_names(&self.hosts);
         let name = |host: &usize| names.get(*host).cloned().unwrap_or_default();
         let accused = self.accused();
@@ -87,23 +116,7 @@ impl Validate {
             .take(BLOCKS)
             .map(|it| Line { name: name(it), hosts: vec![*it], accused: true })
             .collect();
-        let mut all = Vec::new();
-        if !rows.is_empty() {
-            let more = match accused.len() - rows.len() {
-                0 => String::new(),
-                more => format!("; {more} more are not drawn"),
-            };
-            let what = format!(
-                "The machines that are named, each against {each} machines in a square: the lowest share of them{more}."
-            );
-            all.push((what, self.grid(matrix, [&rows, &blocks], false)));
-        }
-        let what = format!(
-            "All {} machines, {each} in a row or column: each square is the lowest share of the pairs between them.",
-            order.len()
-        );
-        all.push((what, self.grid(matrix, [&blocks, &blocks], false)));
-        all
+        (rows, blocks, each)
     }
 
     /// Machines that findings name, in order.
@@ -112,7 +125,9 @@ impl Validate {
         (0..self.hosts.len()).filter(|it| self.hosts.get(*it).is_some_and(named)).collect()
     }
 
-    fn grid(&self, matrix: &Matrix, [rows, columns]: [&[Line]; 2], with_head: bool) -> Picture {
+    /// `about`: in a file, which has the verdict above it, what its title adds.
+    fn grid(&self, matrix: &Matrix, [rows, columns]: [&[Line]; 2], about: Option<&str>) -> Picture {
+        let with_head = about.is_some();
         let across = if with_head { ACROSS } else { ON_PAGE };
         let side = (across / float(columns.len().max(1))).clamp(SMALLEST, LARGEST);
         let longest = rows.iter().chain(columns).map(|it| it.name.chars().count()).max().unwrap_or(1);
@@ -120,7 +135,8 @@ impl Validate {
         let head = if with_head { 92.0 } else { 8.0 };
         let (left, top) = (MARGIN + label, head + 36.0 + label);
         let mut canvas = Canvas::default();
-        let title = format!("{}: share of {} GB/s", matrix.test, shown(matrix.normal));
+        let title =
+            format!("{}: share of {}{}", matrix.test, bandwidth(matrix.normal), about.unwrap_or_default());
         if with_head {
             canvas.words((MARGIN, 34.0), "h1", &title);
             canvas.words((MARGIN, 56.0), "soft", &self.text);
@@ -195,6 +211,7 @@ impl Validate {
 }
 
 /// A row or a column: a machine, or several.
+#[derive(Clone)]
 struct Line {
     name: String,
     hosts: Vec<usize>,

@@ -4,7 +4,7 @@ mod loss;
 mod tiers;
 mod votes;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use loss::Loss;
 use votes::{Suspect, Vote, Votes};
@@ -51,9 +51,9 @@ pub struct Finding {
     pub class: Class,
     /// The part.
     pub culprit: Culprit,
-    /// The median of its measurements as a part of what is normal; 0 if most failed.
+    /// The median of its measurements that did not fail, as a part of what is normal; 0 if most failed.
     pub share: f64,
-    /// How many of its measurements were slow, against machines that are normal against others,
+    /// How many of its measurements were slow or failed, against machines that are normal against others,
     pub slow: usize,
     /// of how many,
     pub of: usize,
@@ -127,6 +127,8 @@ const SEVERAL: usize = 3;
 /// slow at times is not a link.
 const FINE_WITH: usize = 6;
 const MEASURED_WITH_OTHERS: usize = 8;
+/// Bad links of one machine, beside which it is normal with others: more, and more than a third of its partners, are the machine.
+const FEW_LINKS: usize = 3;
 /// A part that is slow more rarely than this cannot be told from a busy network.
 const OFTEN: f64 = 0.25;
 /// A part that is bad is slow in this share of measurements, by which another question is decided.
@@ -254,42 +256,53 @@ impl Analysis<'_> {
     }
 
     fn finding(class: Class, culprit: Culprit, votes: &[Vote], partners: usize, chance: f64) -> Finding {
-        let mut shares: Vec<f64> = votes.iter().map(|it| it.share.unwrap_or(0.0)).collect();
+        // Failed measurements have no speed.
+        let mut shares: Vec<f64> = votes.iter().filter_map(|it| it.share).collect();
         shares.sort_by(f64::total_cmp);
+        let failed = votes.len() - shares.len();
         Finding {
             class,
             culprit,
-            share: median(&shares).unwrap_or(0.0),
+            share: if 2 * failed > votes.len() { 0.0 } else { median(&shares).unwrap_or(0.0) },
             slow: votes.iter().filter(|it| it.slow).count(),
             of: votes.len(),
             partners,
-            failed: votes.iter().filter(|it| it.share.is_none()).count(),
+            failed,
             chance: chance.min(1.0),
             loss: None,
         }
     }
 
     /// A machine whose measurements failed with several machines that fail with nobody else. Noise makes pairs slow; it does not make
-    /// them fail.
+    /// them fail. Where others fail at times too, a machine that fails at times must do so more often than they do; two failures of a whole fleet meet in one machine by chance.
     fn failing(&self, votes: &Votes) -> Option<Finding> {
         if !matches!(self.measure, Measure::Rate(_)) {
             return None;
         }
-        let failed_with = |host: Host| -> BTreeSet<Host> {
-            let failed =
-                votes.all().iter().filter(|it| it.share.is_none() && it.pair.hosts().contains(&host));
-            failed.map(|it| it.pair.other(host)).collect()
-        };
-        let alone = |host: Host, other: Host| failed_with(other).iter().all(|it| *it == host);
-        let suspects = votes.suspects().into_iter().filter(|it| {
-            let partners = failed_with(it.host);
-            partners.len() >= WITNESSES && partners.iter().all(|other| alone(it.host, *other))
+        let mut failed_with: BTreeMap<Host, BTreeSet<Host>> = BTreeMap::new();
+        for vote in votes.all().iter().filter(|it| !it.ended()) {
+            for host in vote.pair.hosts() {
+                failed_with.entry(host).or_default().insert(vote.pair.other(host));
+            }
+        }
+        let alone = |host: &Host| failed_with.get(host).is_some_and(|it| it.len() == 1);
+        let found = failed_with.iter().filter_map(|(host, partners)| {
+            let witnesses = partners.iter().filter(|it| alone(it)).count();
+            if witnesses < WITNESSES {
+                return None;
+            }
+            let (own, rest): (Vec<Vote>, Vec<Vote>) = votes.all().iter().partition(|it| it.pair.has(*host));
+            let failed = |votes: &[Vote]| votes.iter().filter(|it| !it.ended()).count();
+            let elsewhere = Counted::new(failed(&rest), rest.len());
+            let chance = elsewhere.at_least(failed(&own), own.len()) * as_f64(self.fleet.len());
+            let always = own.iter().all(|it| !it.ended());
+            let guilty = always || failed(&rest) == 0 && witnesses > WITNESSES || chance < CHANCE_IF_NOISY;
+            guilty.then_some((witnesses, *host, own, always, chance))
         });
-        let worst = suspects.max_by_key(|it| failed_with(it.host).len())?;
-        let always = worst.votes.iter().all(|it| it.share.is_none());
+        let (witnesses, host, own, always, chance) =
+            found.max_by_key(|(witnesses, host, ..)| (*witnesses, std::cmp::Reverse(*host)))?;
         let class = if always { Class::Node } else { Class::Intermittent };
-        let partners = failed_with(worst.host).len();
-        Some(Self::finding(class, Culprit::Host(worst.host), &worst.votes, partners, worst.chance))
+        Some(Self::finding(class, Culprit::Host(host), &own, witnesses, chance))
     }
 
     /// The machine that is slow against machines that others cleared, and least by chance.
@@ -300,7 +313,7 @@ impl Analysis<'_> {
             it.partners.len() >= WITNESSES
                 && often
                 && it.chance < self.limit(&it.votes, votes, noisy)
-                && !is_one_link(it)
+                && self.links_of(it, votes).is_empty()
         });
         let worst = guilty.min_by(|a, b| {
             // The more often slow, the sooner explained: its partners lose their slow measurements with it.
@@ -314,6 +327,37 @@ impl Analysis<'_> {
             worst.partners.len(),
             worst.chance,
         ))
+    }
+
+    /// The few partners with whom a machine is slow every time, where it is normal with others and that explains what was slow: these are
+    /// bad links rather than a machine that is slow at times. A pair that was measured once is not known to be slow every time, but it
+    /// may be, and is measured again before the machine is accused.
+    fn links_of(&self, it: &Suspect, votes: &Votes) -> Vec<Pair> {
+        if self.constant(&it.votes, votes) {
+            return Vec::new();
+        }
+        let mut by_partner: BTreeMap<Host, Vec<Vote>> = BTreeMap::new();
+        for vote in &it.votes {
+            by_partner.entry(vote.pair.other(it.host)).or_default().push(*vote);
+        }
+        let met = by_partner.len();
+        let every_time = |own: &[Vote]| own.iter().any(|it| it.slow) && self.constant(own, votes);
+        let (links, others): (Vec<_>, Vec<_>) = by_partner.into_iter().partition(|it| every_time(&it.1));
+        if links.is_empty() || links.len() > FEW_LINKS && links.len() * 3 > met {
+            return Vec::new();
+        }
+        let confirmed = |own: &[Vote]| own.iter().filter(|it| it.slow).count() >= CONFIRMED;
+        let rest: Vec<&Vote> = others.iter().flat_map(|it| &it.1).collect();
+        let slow = rest.iter().filter(|it| it.slow).count();
+        let explained = if links.iter().all(|it| confirmed(&it.1)) {
+            as_f64(slow) < OFTEN * as_f64(rest.len())
+        } else {
+            it.noise.at_least(slow, rest.len()) > CHANCE
+        };
+        if !explained {
+            return Vec::new();
+        }
+        links.into_iter().map(|(other, _)| Pair::new(it.host, other)).collect()
     }
 
     fn limit(&self, own: &[Vote], votes: &Votes, noisy: bool) -> f64 {
@@ -348,11 +392,31 @@ impl Analysis<'_> {
             if slow < CONFIRMED || !self.constant(&own, votes) || !self.doubted(pair, votes).is_empty() {
                 return None;
             }
+            if pair.hosts().into_iter().any(|it| self.slow_with_others(it, pair.other(it), votes)) {
+                return None;
+            }
             let chance = noise.without(slow, own.len()).at_least(slow, own.len()) * measured;
             let limit = if noise.slow > slow { CHANCE_IF_NOISY } else { CHANCE };
             (chance < limit).then(|| Self::finding(Class::Link, Culprit::Link(pair), &own, 1, chance))
         });
         found.min_by(|a, b| a.chance.total_cmp(&b.chance))
+    }
+
+    /// Whether a machine is slow with others than one more often than chance explains; pairs that are slow every time may be bad links
+    /// too.
+    fn slow_with_others(&self, host: Host, but: Host, votes: &Votes) -> bool {
+        let mut by_partner: BTreeMap<Host, Vec<Vote>> = BTreeMap::new();
+        for vote in votes.all().iter().filter(|it| it.ended() && it.pair.has(host) && !it.pair.has(but)) {
+            by_partner.entry(vote.pair.other(host)).or_default().push(*vote);
+        }
+        by_partner.retain(|_, own| {
+            let slow = own.iter().filter(|it| it.slow).count();
+            slow < CONFIRMED || !self.constant(own, votes)
+        });
+        let slow = by_partner.values().flatten().filter(|it| it.slow).count();
+        let of = by_partner.values().map(Vec::len).sum();
+        let by_chance = votes.noise().without(slow, of);
+        as_f64(slow) >= OFTEN * as_f64(of) && by_chance.at_least(slow, of) < CHANCE
     }
 
     /// The ends of a slow pair that may be slow themselves.
@@ -378,17 +442,43 @@ impl Analysis<'_> {
         let possible = |it: &Suspect| {
             it.partners.len() >= WITNESSES
                 && it.votes.len() < ENOUGH
-                && odds(it.slow, it.votes.len(), it.noise, parts) > POSSIBLE
+                && odds(it.slow, it.votes.len(), it.noise, parts, ALWAYS) > POSSIBLE
         };
-        open.extend(votes.suspects().iter().filter(|it| possible(it)).map(|it| Question::Host(it.host)));
+        let suspects = votes.suspects();
+        let mut links: BTreeSet<Pair> = BTreeSet::new();
+        for suspect in suspects.iter().filter(|it| possible(it)) {
+            let own = self.links_of(suspect, votes);
+            if own.is_empty() {
+                open.insert(Question::Host(suspect.host));
+            }
+            links.extend(own);
+        }
+        // One that was slow and then normal with the same partner has no bad link there. It may be slow at times.
+        let at_times = |host: Host| {
+            suspects.iter().find(|it| it.host == host).is_some_and(|it| {
+                let (slow, of) = (it.slow, it.votes.len());
+                of < ENOUGH && it.noise_is_rare && odds(slow, of, it.noise, parts, OFTEN) > POSSIBLE
+            })
+        };
         let pairs = votes.by_pair();
-        let parts = as_f64(pairs.len());
+        let many = as_f64(pairs.len());
         for (pair, own) in pairs {
             let (slow, of) = (own.iter().filter(|it| it.slow).count(), own.len());
             if slow == 0 || pair.hosts().iter().any(|it| open.contains(&Question::Host(*it))) {
                 continue;
             }
-            if of >= REPEATED || odds(slow, of, noise.without(slow, of), parts) < POSSIBLE_LINK {
+            if links.contains(&pair) && slow < CONFIRMED {
+                open.insert(Question::Pair(pair));
+                continue;
+            }
+            if !self.constant(&own, votes) {
+                let asked: Vec<Host> = pair.hosts().into_iter().filter(|it| at_times(*it)).collect();
+                if !asked.is_empty() {
+                    open.extend(asked.into_iter().map(Question::Host));
+                    continue;
+                }
+            }
+            if of >= REPEATED || odds(slow, of, noise.without(slow, of), many, ALWAYS) < POSSIBLE_LINK {
                 transient += slow;
                 continue;
             }
@@ -412,20 +502,10 @@ impl Analysis<'_> {
     }
 }
 
-/// Whether a machine is slow with one partner again and again, and rarely with all others: that is their link.
-fn is_one_link(it: &Suspect) -> bool {
-    let slow_with =
-        |other: Host| it.votes.iter().filter(|vote| vote.slow && vote.pair.other(it.host) == other).count();
-    let Some(most) = it.partners.iter().copied().max_by_key(|other| slow_with(*other)) else { return false };
-    let others: Vec<&Vote> = it.votes.iter().filter(|vote| vote.pair.other(it.host) != most).collect();
-    let slow = others.iter().filter(|vote| vote.slow).count();
-    slow_with(most) >= CONFIRMED && as_f64(slow) < OFTEN * as_f64(others.len())
-}
-
-/// How likely a part is bad rather than unlucky, where one of so many is bad.
-fn odds(slow: usize, of: usize, noise: Counted, parts: f64) -> f64 {
+/// How likely a part is bad, and slow so often, rather than unlucky, where one of so many is bad.
+fn odds(slow: usize, of: usize, noise: Counted, parts: f64, often: f64) -> f64 {
     let by_chance = noise.mean();
-    let each = as_f64(slow) * (ALWAYS / by_chance).ln()
-        + as_f64(of - slow) * ((1.0 - ALWAYS) / (1.0 - by_chance)).ln();
+    let each = as_f64(slow) * (often / by_chance).ln()
+        + as_f64(of - slow) * ((1.0 - often) / (1.0 - by_chance)).ln();
     (each - parts.max(1.0).ln()).exp()
 }

@@ -56,8 +56,17 @@ pub(super) struct Suspect {
     /// Against whom it was slow.
     pub(super) partners: BTreeSet<Host>,
     pub(super) noise: Counted,
+    /// Whether no measurement without it was slow by chance, nor does scatter make any so.
+    pub(super) noise_is_rare: bool,
     /// The probability that chance makes any machine of the fleet look so.
     pub(super) chance: f64,
+}
+
+impl Vote {
+    /// Whether it ended.
+    pub(super) const fn ended(&self) -> bool {
+        self.share.is_some()
+    }
 }
 
 impl Votes {
@@ -72,7 +81,7 @@ impl Votes {
             }
         }
         let mut votes = Self { all, normal, noise: Noise { slow: 0, of: 0, least }, usual: Vec::new() };
-        for vote in &votes.all {
+        for vote in votes.all.iter().filter(|it| it.ended()) {
             let [one, other] = vote.pair.hosts();
             if votes.cleared_without(one, other) && votes.cleared_without(other, one) {
                 votes.noise.of += 1;
@@ -129,12 +138,12 @@ impl Votes {
         pairs
     }
 
-    /// Machines that were slow at least once against one that others cleared.
+    /// Machines that were slow at least once against one that others cleared. What failed was not slow.
     pub(super) fn suspects(&self) -> Vec<Suspect> {
-        let slow: BTreeSet<Host> =
-            self.all.iter().filter(|it| it.slow).flat_map(|it| it.pair.hosts()).collect();
+        let ended = || self.all.iter().filter(|it| it.ended());
+        let slow: BTreeSet<Host> = ended().filter(|it| it.slow).flat_map(|it| it.pair.hosts()).collect();
         let mut against: BTreeMap<Host, Vec<Vote>> = slow.into_iter().map(|it| (it, Vec::new())).collect();
-        for vote in &self.all {
+        for vote in ended() {
             for host in vote.pair.hosts() {
                 if let Some(own) = against.get_mut(&host)
                     && self.cleared_without(vote.pair.other(host), host)
@@ -154,6 +163,7 @@ impl Votes {
                 slow,
                 partners: votes.iter().filter(|it| it.slow).map(|it| it.pair.other(host)).collect(),
                 noise,
+                noise_is_rare: self.noise.slow == own_slow && self.noise.least <= RARELY,
                 chance: noise.at_least(slow, votes.len()) * as_f64(self.normal.len()),
                 votes,
             }
