@@ -21,6 +21,11 @@ fn runs() -> usize {
     std::env::var("PLUMB_RUNS").map_or(1, |it| it.parse().expect("PLUMB_RUNS is a number"))
 }
 
+/// Hosts of the tests that need fewer than sixteen: `PLUMB_HOSTS`, `usual` without it.
+fn hosts(usual: usize) -> usize {
+    std::env::var("PLUMB_HOSTS").map_or(usual, |it| it.parse().expect("PLUMB_HOSTS is a number"))
+}
+
 /// Hosts on links of one rate.
 struct Bed {
     hosts: Hosts,
@@ -178,14 +183,14 @@ fn assert_lossy(finding: &Value) {
 
 #[test]
 fn a_slow_link_is_a_link() {
-    let bed = Bed::new(10);
+    let bed = Bed::new(hosts(10));
     bed.hosts.limit_link(3, 8, "80mbit", RATE);
     bed.validate("link", &["--links", "all"]).is(1, &[("link", &["h3", "h8"])]);
 }
 
 #[test]
 fn a_node_without_sshd_is_named_and_the_others_are_measured() {
-    let bed = Bed::with(6, &|it| if it == 2 { Login::None } else { Login::Key });
+    let bed = Bed::with(hosts(6), &|it| if it == 2 { Login::None } else { Login::Key });
     let said = bed.validate("down", &["--links", "few"]);
     said.is(1, &[("node", &["h2"])]);
     let text = said.json["findings"][0]["text"].as_str().unwrap();
@@ -237,7 +242,7 @@ fn a_validation_goes_on_with_its_own_machines_only() {
 
 #[test]
 fn a_node_that_stops_in_the_middle_is_named() {
-    let bed = Bed::new(6);
+    let bed = Bed::new(hosts(6));
     let running = bed.start("stops", &["--links", "few"]);
     running.until("the smoke test has run", || running.stderr().contains(" 3 smoke"));
     let stopped = bed.hosts[5].all_processes();
@@ -253,7 +258,7 @@ fn a_node_that_stops_in_the_middle_is_named() {
 
 #[test]
 fn a_node_with_other_limits_and_another_with_another_plumb() {
-    let bed = Bed::new(6);
+    let bed = Bed::new(hosts(6));
     bed.hosts[3].run("mount", &["-o", "remount,size=4m", "/dev/shm"]);
     // What the server has is what its logins get.
     for pid in bed.hosts[4].processes("sshd") {
