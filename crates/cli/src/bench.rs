@@ -19,7 +19,7 @@ use report::Style;
 use report::html::View as _;
 
 use crate::args::{Asked, Colour, FailOn, PageFormat};
-use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, page};
+use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, output, page};
 
 pub(crate) fn run(args: &Bench, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
     if let [old, new] = args.compare.as_slice() {
@@ -41,7 +41,30 @@ pub(crate) fn run(args: &Bench, colour: Colour, out: &mut impl Write) -> io::Res
 
 /// Shows a result of an earlier run: its page, or its JSON.
 fn again(args: &Bench, path: &PathBuf, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
-    let format = args.format.first().copied().unwrap_or(PageFormat::Text);
+    let formats = if args.format.is_empty() { &[PageFormat::Text] } else { &args.format[..] };
+    if args.output.len() > formats.len() || formats.len() > args.output.len() + 1 {
+        complain("error: give one --format for each --output, and at most one more for standard output");
+        return Ok(UNDECIDED);
+    }
+    if !output::spares(&args.output, std::slice::from_ref(path), false) {
+        return Ok(UNDECIDED);
+    }
+    let mut code = CLEAN;
+    for (at, format) in formats.iter().enumerate() {
+        let file = args.output.get(at);
+        let mut bytes = Vec::new();
+        code = again_as(*format, path, file.is_none() && doctor::coloured(colour), &mut bytes)?;
+        match file {
+            // What cannot be read has been said.
+            _ if bytes.is_empty() => return Ok(code),
+            Some(file) => output::write_file(file, |out| out.write_all(&bytes))?,
+            None => out.write_all(&bytes)?,
+        }
+    }
+    Ok(code)
+}
+
+fn again_as(format: PageFormat, path: &PathBuf, colour: bool, out: &mut Vec<u8>) -> io::Result<u8> {
     if let Some(read) = page::only(std::slice::from_ref(path), "bench") {
         return page::show(read, page::Form::new(format, false), FailOn::Error, out);
     }
@@ -56,10 +79,7 @@ fn again(args: &Bench, path: &PathBuf, colour: Colour, out: &mut impl Write) -> 
         PageFormat::Json => report::bench::json(&record, out)?,
         PageFormat::Html => report::html::write(&record, out)?,
         PageFormat::Text => {
-            let style = Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: false };
-            let mut text = Vec::new();
-            record.to_text(style, &mut text)?;
-            out.write_all(&text)?;
+            record.to_text(Style { colour, width: doctor::width(), verbose: false }, out)?;
         }
     }
     Ok(if record.first_wrong.is_some() { FINDINGS } else { CLEAN })

@@ -62,7 +62,6 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     };
     let answer = answer::doctor::answer(inputs, asked, &input::Disk, diagnose);
     let Answer { doctor, log, unreadable, left_out, understood, incomplete, names, .. } = answer;
-    let fleet = &doctor.fleet;
     // The case can be large, and the process is about to exit: do not free it.
     std::mem::forget(log);
     let mut names = Names { redactor: names, redact: args.redact };
@@ -77,7 +76,7 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
         }
         return Ok(UNDECIDED);
     }
-    if fleet.is_some() && args.format.contains(&Format::Sarif) {
+    if doctor.fleet.is_some() && args.format.contains(&Format::Sarif) {
         complain(
             "error: these are runs of several machines; the verdict on machines is text, json, junit or html",
         );
@@ -86,15 +85,7 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     output::write_all(&args.format, &args.output, out, |format, to_file, mut out| {
         let colour = if to_file { colour == Colour::Always } else { coloured(colour) };
         let style = Style { colour, width: width(), verbose: args.verbose };
-        match (fleet, format) {
-            (Some(fleet), Format::Text) => {
-                fleet.text(style, &mut out)?;
-                report::errors(&doctor, style, &mut out)
-            }
-            (Some(fleet), Format::Junit) => fleet.junit(&mut out),
-            (Some(fleet), Format::Html) => report::html::write(fleet, &mut out),
-            _ => write(&doctor, format, args, style, &mut out),
-        }
+        write(&doctor, format, args, style, &mut out)
     })
     .map_err(|error| names.error(error, &args.output))?;
     // Last, so that it is not scrolled away, and once for each input.
@@ -121,12 +112,7 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
         complain("hint: plumb reads output of PyTorch, DeepSpeed, nccl-tests and NCCL_DEBUG=INFO");
         return Ok(UNDECIDED);
     }
-    let code = match fleet {
-        Some(it) if it.is_no_go() && args.fail_on != FailOn::Never => FINDINGS,
-        Some(it) if it.is_go() || it.is_no_go() => CLEAN,
-        Some(_) => UNDECIDED,
-        None => exit_code(&doctor, args.fail_on),
-    };
+    let code = exit_code(&doctor, args.fail_on);
     // An input that could not be read may hold errors: the exit code is not 0.
     Ok(if code == CLEAN && incomplete { UNDECIDED } else { code })
 }
@@ -214,7 +200,8 @@ fn terminal_width() -> Option<usize> {
 }
 
 fn exit_code(doctor: &Doctor, fail_on: FailOn) -> u8 {
-    if fail_on.is_reached(&doctor.findings) {
+    let no_go = doctor.fleet.as_ref().is_some_and(report::Validate::is_no_go) && fail_on != FailOn::Never;
+    if no_go || fail_on.is_reached(&doctor.findings) {
         FINDINGS
     } else if doctor.verdict.level == Level::Unknown {
         UNDECIDED

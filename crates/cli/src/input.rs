@@ -58,14 +58,14 @@ struct Listing {
     known: BTreeSet<Identity>,
     kernel: Kernel,
     /// Files of the folder that is being listed.
-    listed: usize,
+    listed: Vec<Identity>,
 }
 
 /// More files than this under one folder are not the logs of one job: that has some for each rank.
 const MOST_FILES: usize = 100_000;
 
 /// What two names of one file have in common.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Identity {
     #[cfg(unix)]
     Inode { device: u64, number: u64 },
@@ -97,10 +97,14 @@ impl Listing {
                 continue;
             }
             let (before, notes) = (all.files.len(), all.left_out.len());
-            all.listed = 0;
+            all.listed.clear();
             all.walk(path, true, most);
-            if all.listed > most {
+            if all.listed.len() > most {
                 all.files.truncate(before);
+                // A folder below it may be named too.
+                for it in std::mem::take(&mut all.listed) {
+                    all.known.remove(&it);
+                }
                 all.left_out.truncate(notes);
                 all.unreadable.push(Unreadable {
                     name: path.display().to_string(),
@@ -111,7 +115,7 @@ impl Listing {
         all
     }
 
-    /// All files under `path`, sorted by name. What the user `named` is read whatever it is.
+    /// All files under `path`, sorted by name. A file that the user `named` is read whatever it is.
     fn walk(&mut self, path: &Path, named: bool, most: usize) {
         let because = |reason: &dyn std::fmt::Display| Unreadable {
             name: path.display().to_string(),
@@ -130,9 +134,9 @@ impl Listing {
                 return self.left_out.push(because(&"is not a regular file: left out"));
             }
             let known = metadata.is_file().then(|| identity(path, &metadata));
-            if known.is_none_or(|it| self.known.insert(it)) {
+            if known.as_ref().is_none_or(|it| self.known.insert(it.clone())) {
                 self.files.push(path.to_path_buf());
-                self.listed += 1;
+                self.listed.extend(known);
             }
             return;
         }
@@ -157,7 +161,7 @@ impl Listing {
         }
         paths.sort();
         for path in paths {
-            if self.listed > most {
+            if self.listed.len() > most {
                 return;
             }
             self.walk(&path, false, most);

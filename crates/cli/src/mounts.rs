@@ -7,10 +7,9 @@ use std::fs::Metadata;
 #[cfg(target_os = "linux")]
 const MOUNTS: &str = "/proc/self/mountinfo";
 
-/// Types that do not keep files.
+/// Types that do not keep files. Not autofs: a folder that is mounted when it is opened.
 #[cfg(target_os = "linux")]
-const KERNEL: [&str; 20] = [
-    "autofs",
+const KERNEL: [&str; 19] = [
     "binfmt_misc",
     "bpf",
     "cgroup",
@@ -69,8 +68,9 @@ impl Kernel {
     }
 
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn holds(&self, _: &Metadata) -> Option<&str> {
-        self.0.first().map(|it| it.1.as_str())
+    #[expect(clippy::unused_self, reason = "elsewhere it is used")]
+    pub(crate) const fn holds(&self, _: &Metadata) -> Option<&str> {
+        None
     }
 }
 

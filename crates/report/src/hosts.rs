@@ -1,6 +1,6 @@
 //! Names of machines in few words.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A name that ends in a number, perhaps with something behind it: `node`, `007`, `-ib`.
 struct Numbered<'a> {
@@ -14,7 +14,7 @@ impl<'a> Numbered<'a> {
         // The first number of a name with a domain; of rack2-node07 the last one.
         let own = name.split('.').next().unwrap_or(name);
         let end = own.rfind(|it: char| it.is_ascii_digit())? + 1;
-        let start = own[..end].rfind(|it: char| !it.is_ascii_digit()).map_or(0, |it| it + 1);
+        let start = own[..end].trim_end_matches(|it: char| it.is_ascii_digit()).len();
         let digits = &name[start..end];
         (digits.len() <= 9).then_some(Self { before: &name[..start], digits, after: &name[end..] })
     }
@@ -25,18 +25,19 @@ pub fn compact(names: &[impl AsRef<str>]) -> String {
     type Kind<'a> = (&'a str, &'a str, usize);
     let mut order: Vec<Result<Kind<'_>, &str>> = Vec::new();
     let mut kinds: BTreeMap<Kind<'_>, Vec<u32>> = BTreeMap::new();
+    let numbered = || names.iter().filter_map(|it| Numbered::read(it.as_ref()));
+    let padded: BTreeSet<(&str, &str)> = numbered()
+        .filter(|it| it.digits.starts_with('0') && it.digits.len() > 1)
+        .map(|it| (it.before, it.after))
+        .collect();
     for name in names.iter().map(AsRef::as_ref) {
         let Some(it) = Numbered::read(name) else {
             order.push(Err(name));
             continue;
         };
         let Ok(number) = it.digits.parse() else { continue };
-        let padded = names.iter().filter_map(|it| Numbered::read(it.as_ref())).any(|other| {
-            (other.before, other.after) == (it.before, it.after)
-                && other.digits.starts_with('0')
-                && other.digits.len() > 1
-        });
-        let kind = (it.before, it.after, if padded { it.digits.len() } else { 0 });
+        let width = if padded.contains(&(it.before, it.after)) { it.digits.len() } else { 0 };
+        let kind = (it.before, it.after, width);
         let numbers = kinds.entry(kind).or_default();
         if numbers.is_empty() {
             order.push(Ok(kind));
@@ -87,6 +88,7 @@ mod tests {
             ("r1-n01 r2-n01 r1-n02", "r1-n[01,02], r2-n01"),
             ("n9.cluster n10.cluster n11.cluster", "n[9-11].cluster"),
             ("10.99.0.20 10.99.0.21", "10.99.0.20, 10.99.0.21"),
+            ("é1 é2 é3 é5 節6", "é[1-3,5], 節6"),
         ] {
             let all: Vec<&str> = names.split_whitespace().collect();
             assert_eq!(compact(&all), wanted, "{names}");

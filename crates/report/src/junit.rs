@@ -11,6 +11,9 @@ use crate::{Check, Doctor, Evidence, Finding};
 
 /// Writes the answer of `plumb doctor` as one test suite. Findings below `fail_on` are not failures; with `None` none is.
 pub fn junit(doctor: &Doctor, fail_on: Option<Severity>, out: &mut impl Write) -> io::Result<()> {
+    if let Some(fleet) = &doctor.fleet {
+        return fleet.junit_with(&doctor.findings, fail_on, out);
+    }
     let suite = Suite {
         command: "doctor",
         properties: vec![

@@ -55,11 +55,12 @@ impl Doctor {
         self.verdict.reach.push_str(INCOMPLETE);
     }
 
-    /// Answers about machines: many runs are no job.
+    /// Answers about machines: many runs are no job. Errors in the logs remain errors.
     pub fn judge_fleet(&mut self, fleet: Validate) {
+        let errors = self.findings.iter().any(|it| it.severity == Severity::Error);
         self.verdict = Verdict {
             level: match () {
-                () if fleet.is_no_go() => Level::Error,
+                () if fleet.is_no_go() || errors => Level::Error,
                 () if fleet.is_go() => Level::Ok,
                 () => Level::Unknown,
             },

@@ -42,6 +42,10 @@ impl Style {
 
 /// Writes the answer.
 pub fn text(doctor: &Doctor, style: Style, out: &mut impl Write) -> io::Result<()> {
+    if let Some(fleet) = &doctor.fleet {
+        fleet.text(style, out)?;
+        return crate::validate::errors(doctor, style, out);
+    }
     let page = Page::new(style, folder(doctor));
     if !style.verbose {
         page.screen(doctor, out)?;

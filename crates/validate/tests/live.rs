@@ -218,6 +218,11 @@ fn what_fails_everywhere_is_not_measured_again_and_again() {
         let pairs = network.launches().iter().filter(|it| matches!(it.step, Step::Pairs(_))).count();
         assert_eq!(pairs, rounds, "{many}");
     }
+    // Two that fail by themselves are two machines that are not fit.
+    let bad = |hosts: &[String]| hosts.iter().any(|it| it == "node002" || it == "node005");
+    let two = failing(8, |_, hosts| bad(hosts));
+    assert_eq!((two.futile(), verdict(&two)), (None, Verdict::NoGo));
+    assert_eq!(named(&two).len(), 2);
     let one = failing(3, |_, hosts| hosts.iter().any(|it| it == "node001"));
     assert_eq!(one.futile(), None);
     assert_eq!(named(&one), [(Class::Node, Culprit::Host(Host(1)))]);

@@ -35,6 +35,7 @@ use crate::{
 /// Loopback addresses, ports, PCI addresses, interfaces and system folders are kept: they matter for the diagnosis and do not identify
 /// anyone.
 pub fn redact(doctor: &mut Doctor) -> Redactor {
+    doctor.fleet = None;
     Redactor::all().doctor(doctor)
 }
 
@@ -132,6 +133,7 @@ fn walk(it: &mut Doctor, see: &mut See<'_>) {
         not_checked,
         facts,
         inputs,
+        // Its names are those of machines and files of tests; it is left out where these are replaced.
         fleet: _,
         excerpts,
     } = it;

@@ -6,11 +6,22 @@ use std::io::{self, Write};
 use rules::Severity;
 
 use super::Validate;
+use crate::Finding;
 use crate::junit::{Outcome, Suite, TestCase};
 
 impl Validate {
     /// For CI systems.
     pub fn junit(&self, out: &mut impl Write) -> io::Result<()> {
+        self.junit_with(&[], Some(Severity::Error), out)
+    }
+
+    /// The same with what is wrong besides, of which what is at least `fail_on` fails.
+    pub(crate) fn junit_with(
+        &self,
+        findings: &[Finding],
+        fail_on: Option<Severity>,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
         let case = |class, name: String, outcome| TestCase { class, name, outcome, output: Vec::new() };
         let failed =
             |message: String, text: String| Outcome::Failed { severity: Severity::Error, message, text };
@@ -60,8 +71,8 @@ impl Validate {
                 ("verdict", self.verdict),
                 ("verdict.text", &self.text),
             ],
-            findings: &[],
-            fail_on: Some(Severity::Error),
+            findings,
+            fail_on,
             others,
         }
         .write(out)

@@ -1,6 +1,6 @@
 //! A validation of real machines: the verdict of each stage, who is not fit and why, and what to do next.
 
-use ::validate::live::{Engine, Launch as Launched, Run};
+use ::validate::live::{Asked, Engine, Launch as Launched, Links, Plan, Run};
 use ::validate::{Class, Culprit, Fleet, Host, Step, Usual, Validation, Verdict};
 
 use super::simulated::{accused, headline, launch, named_out, open, out_list};
@@ -75,7 +75,7 @@ impl Validate {
                     None => findings.push(it),
                 }
             }
-            not_known = open(fleet, &validation.open());
+            not_known = open(fleet, &validation.open(), validation.search().samples());
             verdict = validation.verdict();
             // Machines that do not take part were not measured: at best the others are fit.
             if verdict == Verdict::Go && !blocked.is_empty() {
@@ -83,8 +83,8 @@ impl Validate {
             }
             if let [_, ..] = &run.late()[..] {
                 not_known.push(format!(
-                    "whether {} is fit: it did not answer when this validation began, and was not measured",
-                    compact(&run.late())
+                    "whether {} fit: no answer when this validation began, so not measured",
+                    be(&run.late(), "is", "are")
                 ));
                 verdict = if verdict == Verdict::Go { Verdict::Inconclusive } else { verdict };
             }
@@ -366,23 +366,23 @@ fn sentence(
             run.futile().unwrap_or_default()
         ),
         Verdict::Inconclusive if run.next().is_some() && !run.lost().is_empty() => format!(
-            "INCONCLUSIVE: not continued, because {} took part before and does not answer now",
-            compact(&run.lost())
+            "INCONCLUSIVE: not continued, because {} not answer now and took part before",
+            be(&run.lost(), "does", "do")
         ),
         Verdict::Inconclusive if run.next().is_some() => {
             let named: Vec<String> = findings.iter().flat_map(|it| it.hosts.clone()).collect();
             let so_far = if named.is_empty() { String::new() } else { format!("; so far: {}", compact(&named)) };
             format!("INCONCLUSIVE: it ended before there was a verdict{so_far}")
         }
-        Verdict::Inconclusive if measured == Verdict::Go && !run.late().is_empty() => format!(
-            "INCONCLUSIVE: {} was not measured; the other {} are fit",
-            compact(&run.late()),
-            fleet.len()
-        ),
         Verdict::Inconclusive if measured == Verdict::Go && beside.unmeasured.is_some() => {
             let rate =
                 validation.all().rate().map(|it| format!(": over TCP the machines reach {}", bandwidth(it)));
             format!("INCONCLUSIVE: the GPUs were not measured{}", rate.unwrap_or_default())
+        }
+        Verdict::Inconclusive if measured == Verdict::Go && !run.late().is_empty() => {
+            let rate = validation.all().rate().map(|it| format!("; the others reach {} together", bandwidth(it)));
+            let late = be(&run.late(), "was", "were");
+            format!("INCONCLUSIVE: {late} not measured{}", rate.unwrap_or_default())
         }
         Verdict::Inconclusive if findings.is_empty() && fleet.len() == 1 => {
             "INCONCLUSIVE: the machine runs the collective, and nothing says what it should reach (--instance)".to_owned()
@@ -555,19 +555,18 @@ fn next(run: &Run, verdict: Verdict, blocked: &[&Unfit], beside: &Beside) -> Opt
         if run.next().is_some() {
             let text = match &run.lost()[..] {
                 [] => "continue where it stopped".to_owned(),
-                lost => format!("continue when {} answers again, or validate the others", compact(lost)),
+                lost => {
+                    format!("continue when {} again, or validate the others", be(lost, "answers", "answer"))
+                }
             };
-            let command = format!("plumb validate --resume {}", quoted(folder));
+            // What is spent is not there again.
+            let late = run.is_late().then(|| format!(" --budget {}s", 2 * run.plan().budget_s));
+            let command = format!("plumb validate --resume {}{}", quoted(folder), late.unwrap_or_default());
             return Some(Next { text, command });
         }
         let (plan, late) = (run.plan(), !run.late().is_empty());
-        return (late && plan.way == "ssh").then(|| {
-            let config = plan.asked.ssh_config.as_ref().map(|it| quoted(&it.display().to_string()));
-            let config = config.map(|it| format!(" --ssh-config {it}")).unwrap_or_default();
-            let hosts = compact(&plan.hosts).replace(", ", ",");
-            let command = format!("plumb validate --hosts {}{config}", quoted(&hosts));
-            Next { text: "validate all of them".to_owned(), command }
-        });
+        return (late && plan.way == "ssh")
+            .then(|| Next { text: "validate all of them".to_owned(), command: anew(plan) });
     }
     let chosen = run.chosen()?;
     let validation = run.validation()?;
@@ -614,6 +613,41 @@ fn next(run: &Run, verdict: Verdict, blocked: &[&Unfit], beside: &Beside) -> Opt
         _ => format!("start training on the other {} while these are repaired", fit.len()),
     };
     Some(Next { text, command })
+}
+
+/// Names, and a word after them for one or several.
+fn be(names: &[&str], one: &str, several: &str) -> String {
+    format!("{} {}", compact(names), if names.len() == 1 { one } else { several })
+}
+
+/// The command that validates the same machines in the same way.
+fn anew(plan: &Plan) -> String {
+    let Asked { ssh_config, net, engine, instance, gpus } = &plan.asked;
+    let flags = [
+        ("hosts", Some(compact(&plan.hosts).replace(", ", ","))),
+        ("ssh-config", ssh_config.as_ref().map(|it| it.display().to_string())),
+        ("net", net.clone()),
+        (
+            "engine",
+            engine.map(|it| match it {
+                Engine::Nccl => "nccl".to_owned(),
+                Engine::Host => "host".to_owned(),
+            }),
+        ),
+        ("instance", instance.clone()),
+        ("gpus", gpus.map(|it| it.to_string())),
+        ("least", plan.least.map(|it| it.to_string())),
+        (
+            "links",
+            match plan.links {
+                Links::Auto => None,
+                Links::All => Some("all".to_owned()),
+                Links::Few => Some("few".to_owned()),
+            },
+        ),
+    ];
+    let flags = flags.into_iter().filter_map(|(name, value)| Some(format!(" --{name} {}", quoted(&value?))));
+    format!("plumb validate{}", flags.collect::<String>())
 }
 
 /// Machines that are to be taken out.

@@ -17,7 +17,7 @@ use serde::Serialize;
 pub use live::{Beside, Gpus, Unfit, launched};
 pub(crate) use matrix::Matrix;
 pub(crate) use svg::class_percent;
-pub use text::errors;
+pub(crate) use text::errors;
 
 /// A verdict on a fleet, with its evidence.
 #[derive(Debug, Clone, PartialEq, Serialize)]

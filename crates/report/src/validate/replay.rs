@@ -6,7 +6,7 @@ use ::validate::replay::{Incomplete, Judged, Lacks, Replay, Set, Wrong};
 use ::validate::{Culprit, Finding, Fleet, Judgement, Question, Reference, Sample, Verdict};
 use fabric::Collective;
 
-use super::simulated::{accused, named_out, open_of, out_list};
+use super::simulated::{accused, named_out, open, out_list};
 use super::{Accused, Matrix, Normal, Split, Test, Validate, bandwidth, list, percent, word};
 use crate::expect::shown;
 use crate::text::{bytes, counted};
@@ -78,7 +78,7 @@ impl Validate {
                     }));
                     suspects.extend(measured_once(fleet, set, judgement));
                     not_known.extend(
-                        open_of(fleet, &judgement.open, &samples(set))
+                        open(fleet, &judgement.open, &samples(set))
                             .into_iter()
                             .map(|it| format!("{name}: {it}")),
                     );
@@ -406,7 +406,8 @@ impl Headline<'_> {
             return "INCONCLUSIVE: these runs are of one machine: nothing was measured between machines"
                 .to_owned();
         }
-        let what = if self.known {
+        let none_has_all = !self.replay.sets.iter().any(|it| is_all(it, &self.replay.fleet));
+        let what = if self.known && none_has_all {
             "no run has all of them together"
         } else {
             "nothing says what they should reach together"

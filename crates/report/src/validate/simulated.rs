@@ -41,7 +41,7 @@ impl Validate {
             validation.findings().iter().map(|it| accused(fleet, it, Vec::new())).collect();
         super::alike(&mut findings, fleet.len());
         let samples = validation.search().samples();
-        let not_known = open_of(fleet, &validation.open(), samples);
+        let not_known = open(fleet, &validation.open(), samples);
         let reference = validation.search().judgement().reference.filter(|_| !samples.is_empty());
         let matrix = reference.map(|it| Matrix::of(fleet, samples, &it, "pairs".to_owned()));
         Self {
@@ -110,21 +110,28 @@ fn unexplained(validation: &Validation) -> String {
     let samples = validation.search().samples();
     let reference = Reference::of(samples.iter().filter_map(|it| it.rate).map(|it| it.0));
     let mut slow: BTreeMap<Pair, (usize, usize)> = BTreeMap::new();
+    let fails = |pair: &Pair| samples.iter().all(|it| it.pair != *pair || it.rate.is_none());
     for it in samples {
         let count = slow.entry(it.pair).or_default();
         count.0 += usize::from(reference.is_none_or(|known| known.is_slow(it.rate.map(|it| it.0))));
         count.1 += 1;
     }
     // A pair that is slow every time, among so few machines that neither of the two is normal with enough others.
-    let always: Vec<String> =
-        slow.iter().filter(|(_, (slow, of))| slow == of).map(|it| named(fleet, *it.0)).collect();
+    let odd: Vec<&Pair> = slow.iter().filter(|(_, (slow, of))| slow == of).map(|it| it.0).collect();
+    let always: Vec<String> = odd.iter().map(|it| named(fleet, **it)).collect();
+    let one = always.len() == 1;
+    let (be, word) = match (odd.iter().any(|it| fails(it)), odd.iter().all(|it| fails(it))) {
+        (_, true) => ("", if one { "fails" } else { "fail" }),
+        (true, false) => (if one { "is " } else { "are " }, "slow or failed"),
+        (false, false) => (if one { "is " } else { "are " }, "slow"),
+    };
     let every = reference.zip(validation.needed()).filter(|(known, needed)| known.normal < *needed);
     let what = if validation.failed_together() > 0 {
         "a launch of all machines failed"
     } else if validation.contradicts() {
         "a launch of all machines was too slow"
     } else if validation.keeps_losing() {
-        "one machine sends far more again than the others in every launch of all"
+        "one machine sends far more again than the others in most launches of all"
     } else if validation.all().rate().zip(validation.needed()).is_some_and(|(rate, needed)| rate >= needed) {
         "the measurements scatter too much to tell"
     } else {
@@ -138,15 +145,10 @@ fn unexplained(validation: &Validation) -> String {
         ),
         (_, []) => format!("{what}, and no pair of machines explains it"),
         (_, pairs) if fleet.len() <= FEW => format!(
-            "{what}, and {} {} slow every time: so few machines do not tell which of them it is",
-            list(pairs, 3),
-            if pairs.len() == 1 { "is" } else { "are" }
+            "{what}, and {} {be}{word} every time: so few machines do not tell which of them it is",
+            list(pairs, 3)
         ),
-        (_, pairs) => format!(
-            "{what}; {} {} slow, and do not tell which machine it is",
-            list(pairs, 3),
-            if pairs.len() == 1 { "is" } else { "are" }
-        ),
+        (_, pairs) => format!("{what}; {} {be}{word}, which does not tell the machine", list(pairs, 3)),
     }
 }
 
@@ -188,12 +190,7 @@ pub(super) fn named_out(out: &[String], findings: &[Accused]) -> Vec<String> {
 }
 
 /// What is not told, in words.
-pub(super) fn open(fleet: &Fleet, questions: &[Question]) -> Vec<String> {
-    open_of(fleet, questions, &[])
-}
-
-/// The same where the measurements say which pairs failed rather than were slow.
-pub(super) fn open_of(fleet: &Fleet, questions: &[Question], samples: &[Sample]) -> Vec<String> {
+pub(super) fn open(fleet: &Fleet, questions: &[Question], samples: &[Sample]) -> Vec<String> {
     let mut hosts = Vec::new();
     let (mut pairs, mut failed) = (Vec::new(), Vec::new());
     for question in questions {

@@ -13,6 +13,9 @@ use crate::text::{Style, width, wrap};
 /// Characters of a column's name: `100` fits, and longer names are cut at their beginning.
 const NAME: [usize; 2] = [3, 8];
 
+/// Machines whose matrix is shown where nothing is slow.
+const SMALL: usize = 16;
+
 impl Validate {
     /// For people.
     pub fn text(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
@@ -215,9 +218,11 @@ impl Validate {
                 *slow.entry(host).or_default() += usize::from(cell.slow);
             }
         }
+        let odd = slow.values().any(|it| *it > 0) || matrix.pairs.iter().any(|it| it.failed > 0);
+        // Whoever has a folder of runs wants to see them; a validation of machines that are alike says so in a line.
+        let wanted = !self.tests.is_empty() && (style.verbose || all.len() <= SMALL);
         // One or two measurements of each machine make no matrix.
-        let failed = matrix.pairs.iter().any(|it| it.failed > 0);
-        if slow.values().all(|it| *it == 0) && !failed || matrix.pairs.len() < 2 * all.len() {
+        if !(odd || wanted) || matrix.pairs.len() < 2 * all.len() {
             return Ok(());
         }
         let short = short_names(&self.hosts);
@@ -282,7 +287,7 @@ impl Validate {
 }
 
 /// What the logs of a fleet's runs report as errors, in a line each.
-pub fn errors(doctor: &Doctor, style: Style, out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn errors(doctor: &Doctor, style: Style, out: &mut impl Write) -> io::Result<()> {
     let all: Vec<_> = doctor.findings.iter().filter(|it| it.severity == Severity::Error).collect();
     let most = if style.verbose { usize::MAX } else { 3 };
     for (number, it) in all.iter().take(most).enumerate() {

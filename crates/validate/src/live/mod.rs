@@ -247,7 +247,8 @@ impl Run {
         self.launches.iter().find_map(|launch| {
             let of = |it: &Item| self.measurement(launch.number, it);
             let counts = match launch.step {
-                Step::Local(_) => launch.items.len() > 1,
+                // The second one may be of those alone that failed in the first.
+                Step::Local(_) => many > 1 && launch.items.len() == many,
                 Step::Pairs(_) => between,
                 _ => false,
             };

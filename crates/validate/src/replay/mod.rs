@@ -14,7 +14,7 @@ use crate::judge::{Finding, Judgement, judge};
 use crate::validation::local;
 pub use wrong::Wrong;
 
-/// Runs on so many different sets of machines are about a fleet and not about a job, which has one.
+/// Runs of one kind on so many different sets of machines are about a fleet and not about a job, which has one.
 const DIFFERENT: usize = 3;
 
 /// Runs that can be compared with each other.
@@ -171,12 +171,13 @@ impl Replay {
 
     /// Whether these are runs of many machines or pairs, rather than a few runs of one job.
     pub fn is_fleet(&self) -> bool {
-        let small = self.sets.iter().filter(|it| it.hosts <= 2);
-        let mut machines: Vec<&[Host]> =
-            small.flat_map(|it| it.runs.iter().map(|it| it.hosts.as_slice())).collect();
-        machines.sort_unstable();
-        machines.dedup();
-        machines.len() >= DIFFERENT
+        // Two machines, each by itself and then both together, are still what one job runs on.
+        self.sets.iter().filter(|it| it.hosts <= 2).any(|set| {
+            let mut machines: Vec<&[Host]> = set.runs.iter().map(|it| it.hosts.as_slice()).collect();
+            machines.sort_unstable();
+            machines.dedup();
+            machines.len() >= DIFFERENT
+        })
     }
 }
 

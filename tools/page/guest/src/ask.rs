@@ -152,24 +152,14 @@ fn diagnosed(question: &Question, files: &Dropped<'_>, flags: &Flags) -> Result<
     let asked = doctor::Asked { hardware: flags.hardware()?, excerpts: true, ..doctor::Asked::default() };
     let answer = doctor::answer(inputs, asked, files, rules::diagnose);
     let doctor = &answer.doctor;
-    let fleet = doctor.fleet.as_ref();
-    let text = written(|out| match fleet {
-        Some(fleet) => {
-            fleet.text(style(), out)?;
-            report::errors(doctor, style(), out)
-        }
-        None => report::text(doctor, style(), out),
-    })?;
+    let text = written(|out| report::text(doctor, style(), out))?;
     let json = written(|out| report::json(doctor, out))?;
     let landmarks = answer.landmarks.iter().map(|(file, lines)| {
         (file.clone(), lines.iter().map(|(line, byte)| serde_json::json!([line, byte])).collect::<Value>())
     });
     Ok(Reply {
         notes: remarks(&answer),
-        html: written(|out| match fleet {
-            Some(fleet) => report::html::write(fleet, out),
-            None => report::html::write(doctor, out),
-        })?,
+        html: written(|out| report::html::write(doctor, out))?,
         json,
         text,
         landmarks: Value::Object(landmarks.collect()),
@@ -363,7 +353,7 @@ fn compared(
         let read = Given::read(files, called, &logs(of_run), &hardware);
         given.push(read.map_err(|it| format!("{}: {}", it.name, it.reason))?);
     }
-    let compare = compare::answer(&names, &given, &took, &job_file, baseline)?;
+    let compare = compare::answer(&names, &given, &took, &job_file, baseline);
     Ok(Reply {
         html: written(|out| report::html::write(&compare, out))?,
         json: written(|out| compare.json(out))?,

@@ -9,13 +9,13 @@ mod trouble;
 
 use std::io;
 
-use rules::{Level, State};
+use rules::{Level, Severity, State};
 
 use super::page::{Page, Tone};
 use super::parts::{self, Cell, Column};
 use super::{Html, View};
 use crate::text::counted;
-use crate::{Check, Doctor, Evidence, Style};
+use crate::{Check, Doctor, Evidence, Finding, Style, Validate};
 use lines::Lines;
 use trouble::{Trouble, Troubles};
 
@@ -23,6 +23,9 @@ pub use ticket::ticket;
 
 impl View for Doctor {
     fn page(&self) -> Page {
+        if let Some(fleet) = &self.fleet {
+            return machines(self, fleet);
+        }
         let mut page = Page::new("doctor", &self.schema);
         let opening = self.opening();
         page.tone = tone(self.verdict.level);
@@ -79,6 +82,29 @@ impl View for Doctor {
     fn to_text(&self, style: Style, out: &mut Vec<u8>) -> io::Result<()> {
         crate::text(self, style, out)
     }
+}
+
+/// The page of a verdict on machines, with the errors of their logs.
+fn machines(doctor: &Doctor, fleet: &Validate) -> Page {
+    let mut page = fleet.page();
+    page.command = "doctor";
+    page.schema.clone_from(&doctor.schema);
+    page.worst = page.worst.max(doctor.findings.iter().map(|it| it.severity).max());
+    page.undecided &= doctor.verdict.level == Level::Unknown;
+    let errors: Vec<&Finding> = doctor.findings.iter().filter(|it| it.severity == Severity::Error).collect();
+    if !errors.is_empty() {
+        let lines = Lines::new(doctor);
+        page.section("errors", "Errors in these logs", |html| {
+            for (at, it) in errors.iter().enumerate() {
+                parts::finding(html, at + 1, it, |html| {
+                    for it in it.evidence.iter().take(3) {
+                        parts::quote_in(html, it, lines.id_here(doctor, it).as_deref(), &doctor.excerpts);
+                    }
+                });
+            }
+        });
+    }
+    page
 }
 
 fn tone(level: Level) -> Tone {
