@@ -33,7 +33,10 @@ const KERNEL: [&str; 19] = [
 
 /// The devices of such file systems.
 #[derive(Debug, Default)]
-pub(crate) struct Kernel(Vec<(u64, String)>);
+pub(crate) struct Kernel(
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "it is always empty there"))]
+    Vec<(u64, String)>,
+);
 
 impl Kernel {
     /// Those that are mounted now.
