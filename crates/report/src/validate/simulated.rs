@@ -258,7 +258,7 @@ pub(super) fn accused(fleet: &Fleet, finding: &Finding, tests: Vec<String>) -> A
             )
         }
         Culprit::Host(_) if finding.failed > 0 => {
-            let slow = match finding.slow - finding.failed {
+            let slow = match finding.slow.saturating_sub(finding.failed) {
                 0 => String::new(),
                 slow => format!(", slow in {slow} more"),
             };
