@@ -2,8 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use forecast::plan::{Choice, Fixed, Found, JobFile, Plan, Search, Space};
-use forecast::training::{Calibration, Job, Predictor};
+use forecast::plan::{AS_FAST, Choice, Fixed, Found, JobFile, Plan, Search, Space};
+use forecast::training::{Calibration, Job, Predictor, Run};
 use proptest::prelude::{ProptestConfig, Strategy, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use proptest::strategy::Just;
 
@@ -26,11 +26,20 @@ fn job(model: &str, gpu: &str, nodes: u32, run: &str) -> Job {
     Job::read(&text(model, gpu, nodes, run)).unwrap()
 }
 
-fn plan(job: &Job, pins: &Fixed) -> Plan {
-    let space = Space::new(job, pins, None).unwrap();
+fn search(job: &Job, pins: &Fixed) -> Option<Plan> {
+    let space = Space::new(job, pins, None).ok()?;
     let calibration = Calibration::published();
     let search = Search::new(&calibration, &space, 0.0);
-    Plan::new(&search, &search.all(), None)
+    Some(Plan::new(&search, &search.all(), None))
+}
+
+fn plan(job: &Job, pins: &Fixed) -> Plan {
+    search(job, pins).unwrap()
+}
+
+/// The run as a file that says nothing of software is read: the search says what it takes.
+fn said_by_files(run: &Run) -> Run {
+    Run { libraries: None, launch_blocking: None, with_deepspeed: None, ..*run }
 }
 
 fn best(job: &Job) -> Option<Choice> {
@@ -62,18 +71,24 @@ proptest! {
         let space = Space::new(&job, &Fixed::default(), None).unwrap();
         let calibration = Calibration::published();
         let predictor = Predictor::new(&calibration, &job.model, &job.cluster);
-        let (mut count, mut fastest) = (0, f64::INFINITY);
+        let (mut count, mut fastest, mut smaller) = (0, f64::INFINITY, None);
         for cell in space.cells() {
             space.each(cell, |run| {
                 let step = predictor.step(run).unwrap();
                 if step.memory.fits() {
                     count += 1;
                     fastest = fastest.min(step.time.0);
+                    let same = Run { micro_batch: best.run.micro_batch, ..*run } == best.run;
+                    if same && run.micro_batch < best.run.micro_batch && step.time.0 <= best.step.time.0 {
+                        smaller = Some(*run);
+                    }
                 }
             });
         }
         let plan = plan(&job, &Fixed::default());
-        prop_assert!(fastest.total_cmp(&best.step.time.0).is_eq(), "{fastest} {}", best.step.time.0);
+        let most = fastest * (1.0 + AS_FAST);
+        prop_assert!(fastest <= best.step.time.0 && best.step.time.0 <= most, "{fastest} {}", best.step.time.0);
+        prop_assert!(smaller.is_none(), "{:?} is smaller than {:?}", smaller, best.run);
         prop_assert_eq!(count, plan.fitting);
         for other in &plan.runners_up {
             prop_assert!(other.ratio >= 1.0 && other.choice.fits);
@@ -95,17 +110,18 @@ proptest! {
         large.cluster.gpu.memory.0 *= 2.0;
         let (small, large) = (best(&small), best(&large));
         if let Some(small) = small {
-            prop_assert!(large.unwrap().step.time.0 <= small.step.time.0);
+            prop_assert!(large.unwrap().step.time.0 <= (1.0 + AS_FAST) * small.step.time.0);
         }
     }
 
     #[test]
     fn less_to_choose_from_is_never_better((model, nodes, run) in some_job(), micro_batch in 1_u32..3) {
         let job = job(&model, "A100-80GB", nodes, &run);
-        let pinned = plan(&job, &fixed(&[&format!("micro_batch={micro_batch}")])).best;
-        if let Some(pinned) = pinned {
+        // A batch of 48 cannot be split over 16 GPUs in twos.
+        let Some(pinned) = search(&job, &fixed(&[&format!("micro_batch={micro_batch}")])) else { return Ok(()) };
+        if let Some(pinned) = pinned.best {
             prop_assert_eq!(pinned.run.micro_batch, micro_batch);
-            prop_assert!(best(&job).unwrap().step.time.0 <= pinned.step.time.0);
+            prop_assert!(best(&job).unwrap().step.time.0 <= (1.0 + AS_FAST) * pinned.step.time.0);
         }
     }
 }
@@ -129,7 +145,7 @@ fn a_layout_that_is_fixed_whole_is_what_predict_says() {
     let calibration = Calibration::published();
     let step = Predictor::new(&calibration, &job.model, &job.cluster).step(&job.run).unwrap();
     let best = plan.best.unwrap();
-    assert_eq!((best.run, best.step), (job.run, step));
+    assert_eq!((said_by_files(&best.run), best.step), (job.run, step));
     assert!(plan.runners_up.is_empty() && plan.changes.is_empty());
 }
 
@@ -180,10 +196,30 @@ fn the_best_layout_as_a_job_file_is_predicted_the_same() {
         let job = Job::read(&text).unwrap();
         let best = best(&job).unwrap();
         let again = Job::read(&JobFile::read(&text).unwrap().with(&best.run)).unwrap();
-        assert_eq!(again.run, best.run);
+        assert_eq!(again.run, said_by_files(&best.run));
         let calibration = Calibration::published();
         let step = Predictor::new(&calibration, &again.model, &again.cluster).step(&again.run).unwrap();
         assert_eq!(step, best.step);
+    }
+}
+
+#[test]
+fn another_layout_runs_with_the_same_software() {
+    // Without flash attention, Megatron with ZeRO is read as Megatron-DeepSpeed, which waits for each kernel.
+    let run = "tp = 8\nglobal_batch = 256\nmicro_batch = 2\nflash_attention = false\nrecompute = 'full'";
+    let text = text("llama-2-7b", "A100-80GB", 4, run);
+    let job = Job::read(&text).unwrap();
+    let calibration = Calibration::published();
+    let time =
+        |job: &Job| Predictor::new(&calibration, &job.model, &job.cluster).step(&job.run).unwrap().time.0;
+    let sharded = job.with("zero=1").unwrap();
+    assert!(time(&sharded) < 1.05 * time(&job), "{} {}", time(&sharded), time(&job));
+    let read = Job::read(&format!("{text}zero = 1\n")).unwrap();
+    assert!(time(&read) > 1.1 * time(&job), "{} {}", time(&read), time(&job));
+    // The written file says what would be read otherwise.
+    for run in [sharded.run, read.with("zero=0").unwrap().run] {
+        let again = Job::read(&JobFile::read(&text).unwrap().with(&run)).unwrap();
+        assert_eq!(time(&again), time(&Job { run, ..job.clone() }), "{run:?}");
     }
 }
 

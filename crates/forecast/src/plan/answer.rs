@@ -48,13 +48,13 @@ pub struct Plan {
     pub fitting: u64,
     /// Memory of a GPU that a layout may need.
     pub limit: Gibibytes,
-    /// The fastest layout that fits.
+    /// The fastest layout that fits, with the smallest micro-batches that are as fast.
     pub best: Option<Choice>,
     /// The best of other (tp, pp, cp, ep), or of other ways to shard and offload states where those are few; the fastest first.
     pub runners_up: Vec<Other>,
     /// The best layout with one setting changed.
     pub changes: Vec<Other>,
-    /// Time against memory: from the fastest to the one with the least memory.
+    /// Time against memory: from the best to the one with the least memory.
     pub front: Vec<Choice>,
     /// A faster layout that does not fit, but would with twice the memory.
     pub over: Option<Other>,
@@ -84,7 +84,10 @@ impl Plan {
             best,
             runners_up: Vec::new(),
             changes: Vec::new(),
-            front: found.front().thinned(FRONT).into_iter().filter_map(choice).collect(),
+            front: found
+                .best()
+                .map(|it| found.front().from(it, FRONT).into_iter().filter_map(choice).collect())
+                .unwrap_or_default(),
             over: None,
             least: found.least().and_then(choice),
             slower: None,

@@ -34,16 +34,17 @@ impl Front {
         self.0.iter().rev()
     }
 
-    /// The same, but each with at most this share of the memory of the one before, and the last one always.
-    pub fn thinned(&self, share: f64) -> Vec<&Candidate> {
-        let mut shown: Vec<&Candidate> = Vec::new();
-        for it in self.fastest_first() {
+    /// This layout, and slower ones with at most this share of the memory of the one before, and the last one always.
+    pub fn from<'a>(&'a self, first: &'a Candidate, share: f64) -> Vec<&'a Candidate> {
+        let mut shown = vec![first];
+        for it in self.fastest_first().filter(|it| it.time.0 > first.time.0) {
             if shown.last().is_none_or(|last| it.memory.0 <= share * last.memory.0) {
                 shown.push(it);
             }
         }
         if let (Some(least), Some(last)) = (self.0.first(), shown.last().copied())
             && least.memory.0 < last.memory.0
+            && least.time.0 > last.time.0
         {
             shown.push(least);
         }
@@ -84,7 +85,9 @@ mod tests {
         assert_eq!(forward, backward);
         let shown: Vec<(f64, f64)> = forward.fastest_first().map(|it| (it.time.0, it.memory.0)).collect();
         assert_eq!(shown, [(3.0, 30.0), (4.0, 18.0), (5.0, 10.0), (9.0, 1.0)]);
-        let thin: Vec<f64> = forward.thinned(0.5).iter().map(|it| it.memory.0).collect();
-        assert_eq!(thin, [30.0, 10.0, 1.0]);
+        let from = |it: &_| -> Vec<f64> { forward.from(it, 0.5).iter().map(|it| it.memory.0).collect() };
+        assert_eq!(from(&candidate(3.0, 30.0)), [30.0, 10.0, 1.0]);
+        // One that is a little slower than another with less memory.
+        assert_eq!(from(&candidate(4.1, 21.0)), [21.0, 10.0, 1.0]);
     }
 }

@@ -80,8 +80,8 @@ impl JobFile {
 
 fn own_keys(run: &Run) -> Vec<(&'static str, Value)> {
     let offload = serde_json::json!({ "params": run.offload.params, "optimizer": run.offload.optimizer });
-    vec![
-        ("framework", run.framework.name().into()),
+    let mut keys = run.software();
+    keys.extend([
         ("tp", run.tp.into()),
         ("pp", run.pp.into()),
         ("vpp", run.vpp.into()),
@@ -96,7 +96,8 @@ fn own_keys(run: &Run) -> Vec<(&'static str, Value)> {
         ("recompute", run.recompute.name().into()),
         ("sequence_parallel", run.sequence_parallel.into()),
         ("flash_attention", run.flash_attention.into()),
-    ]
+    ]);
+    keys
 }
 
 fn toml_value(value: &Value) -> String {

@@ -19,5 +19,5 @@ pub use fixed::{Axis, Fixed};
 pub use front::Front;
 pub use job_file::JobFile;
 pub use reason::{Reason, reasons};
-pub use search::{Candidate, Found, Search};
+pub use search::{AS_FAST, Candidate, Found, Search};
 pub use space::{Cell, Empty, Space};

@@ -49,6 +49,10 @@ impl Candidate {
     }
 }
 
+/// Layouts that differ in their micro-batches alone are as fast if their times differ by less than this: predictions do not tell which
+/// of two published runs is faster if they are closer, and do if they are farther apart (`docs/accuracy-training.md`, sweeps).
+pub const AS_FAST: f64 = 0.02;
+
 /// Searches the cells of a space.
 #[derive(Debug, Clone, Copy)]
 pub struct Search<'a> {
@@ -65,7 +69,8 @@ pub struct Found {
     pub searched: u64,
     /// Those that fit.
     pub fitting: u64,
-    /// Of each cell the best that fits with each way to shard and offload states, the fastest first.
+    /// Of each cell the best that fits with each way to shard and offload states, the fastest first: as fast as any (see [`AS_FAST`]),
+    /// with the smallest micro-batches.
     best: Vec<Candidate>,
     /// The fastest that does not fit, but would with twice the memory.
     over: Option<Candidate>,
@@ -139,9 +144,24 @@ impl<'a> Search<'a> {
                 found.least = Some(new);
             }
         });
+        for it in &mut best {
+            *it = self.smallest(cell, it);
+        }
         best.sort_by(Candidate::compare);
         found.best = best;
         found
+    }
+
+    /// The same layout with the smallest micro-batches that are as fast: less memory is sure, and a gain that small is not.
+    fn smallest(&self, cell: &Cell, fastest: &Candidate) -> Candidate {
+        let smaller = |micro_batch: u32| {
+            let run = Run { micro_batch, ..fastest.run };
+            let step = self.step(&run).filter(|it| self.fits(it))?;
+            let as_fast = step.time.0 <= fastest.time.0 * (1.0 + AS_FAST);
+            as_fast.then(|| Candidate { run, time: step.time, memory: step.memory.total() })
+        };
+        let sizes = self.space.micro_batches(cell, fastest.run.vpp);
+        sizes.filter(|it| *it < fastest.run.micro_batch).find_map(smaller).unwrap_or(*fastest)
     }
 
     /// All cells, one after the other.
@@ -186,7 +206,7 @@ impl Found {
         self
     }
 
-    /// The fastest that fits.
+    /// The fastest that fits, with the smallest micro-batches that are as fast.
     pub fn best(&self) -> Option<&Candidate> {
         self.best.first()
     }

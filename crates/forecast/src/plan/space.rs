@@ -132,7 +132,7 @@ impl<'a> Space<'a> {
             // Norms are split over the ranks of tensor parallelism unless the job says otherwise: less memory, the same traffic.
             sequence_parallel: sequence_parallel
                 .unwrap_or(matches!(job.run.framework, Framework::Megatron | Framework::Fsdp)),
-            ..job.run
+            ..job.run.settled(&job.cluster.gpu)
         };
         let recompute =
             RECOMPUTE.into_iter().zip(0..).filter(|(it, number)| match fixed.values(Axis::Recompute) {
@@ -178,21 +178,17 @@ impl<'a> Space<'a> {
 
     /// Runs `each` for every layout of a cell, always in the same order.
     pub fn each(&self, cell: &Cell, mut each: impl FnMut(&Run)) {
-        let micro_batches = self.micro_batches(cell);
         let tensor = cell.tp > 1;
         let sequence =
             |value: bool| self.fixed.values(Axis::SequenceParallel).map_or(value, |it| it.contains(&1));
         let mut run = Run { tp: cell.tp, pp: cell.pp, cp: cell.cp, ep: cell.ep, ..self.base };
         run.sequence_parallel = tensor && sequence(self.base.sequence_parallel);
         for vpp in self.pieces(cell.pp) {
-            for micro_batch in &micro_batches {
-                if !interleaves(vpp, cell, self.base.global_batch, *micro_batch) {
-                    continue;
-                }
+            for micro_batch in self.micro_batches(cell, vpp) {
                 for state in self.states(cell) {
                     for recompute in &self.recompute {
                         run.vpp = vpp;
-                        run.micro_batch = *micro_batch;
+                        run.micro_batch = micro_batch;
                         run.zero = state.zero;
                         run.offload = state.offload;
                         run.recompute = *recompute;
@@ -291,11 +287,13 @@ impl<'a> Space<'a> {
         }
     }
 
-    fn micro_batches(&self, cell: &Cell) -> Vec<u32> {
+    /// Sizes of micro-batches, ascending, with which a schedule has whole rounds: interleaved stages take as many micro-batches at a
+    /// time as there are stages.
+    pub(super) fn micro_batches(&self, cell: &Cell, vpp: u32) -> impl Iterator<Item = u32> + use<'_> {
         let each = self.base.global_batch / cell.dp.max(1);
-        let mut all = divisors(each);
-        all.retain(|it| self.fixed.allows(Axis::MicroBatch, *it));
-        all
+        let stages = cell.pp;
+        let whole = move |it: &u32| vpp == 1 || (each / it).is_multiple_of(stages);
+        divisors(each).into_iter().filter(|it| self.fixed.allows(Axis::MicroBatch, *it)).filter(whole)
     }
 
     fn states(&self, cell: &Cell) -> impl Iterator<Item = State> + '_ {
@@ -308,13 +306,9 @@ impl<'a> Space<'a> {
     }
 
     fn count(&self, cell: &Cell) -> u64 {
-        let each = self.micro_batches(cell);
         let states = self.states(cell).count() * self.recompute.len();
-        let schedules = self
-            .pieces(cell.pp)
-            .into_iter()
-            .map(|vpp| each.iter().filter(|it| interleaves(vpp, cell, self.base.global_batch, **it)).count())
-            .sum::<usize>();
+        let schedules =
+            self.pieces(cell.pp).into_iter().map(|vpp| self.micro_batches(cell, vpp).count()).sum::<usize>();
         (schedules * states) as u64
     }
 
@@ -395,11 +389,6 @@ pub(super) fn set(mut run: Run, axis: Axis, value: u32) -> Run {
         Axis::SequenceParallel => run.sequence_parallel = value == 1,
     }
     run
-}
-
-/// Whether a schedule has whole rounds: interleaved stages take as many micro-batches at a time as there are stages.
-fn interleaves(vpp: u32, cell: &Cell, batch: u32, micro_batch: u32) -> bool {
-    vpp == 1 || (batch / cell.dp.max(1) / micro_batch.max(1)).is_multiple_of(cell.pp)
 }
 
 /// `ZeRO` and offloading as the framework has them, or as fixed.

@@ -56,6 +56,10 @@ impl Job {
             "false" | "off" | "0" => Ok(false),
             _ => Err(bad("true or false")),
         };
+        if ["zero", "flash_attention", "precision"].contains(&key) {
+            // The same software, though runs like the changed one had another.
+            job.run = job.run.settled(&job.cluster.gpu);
+        }
         let run = &mut job.run;
         match key {
             "tp" => run.tp = count()?,

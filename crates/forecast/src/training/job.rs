@@ -445,14 +445,14 @@ fn inter(table: &InterTable) -> Result<Inter, JobError> {
 fn run(table: &RunTable, cluster: &Cluster, notes: &mut Vec<String>) -> Result<Run, JobError> {
     let zero = table.zero;
     let framework = match table.framework.as_deref() {
-        Some("megatron") => Framework::Megatron,
+        Some("megatron" | "megatron-lm" | "megatron-deepspeed") => Framework::Megatron,
         Some("deepspeed") => Framework::DeepSpeed,
         Some("fsdp") => Framework::Fsdp,
         Some("ddp") => Framework::Ddp,
         None => Framework::Megatron,
         Some(other) => {
             return wrong(format!(
-                "`framework` in [run] is `{other}`: it must be megatron, deepspeed, fsdp or ddp"
+                "`framework` in [run] is `{other}`: it must be megatron, megatron-deepspeed, megatron-lm, deepspeed, fsdp or ddp"
             ));
         }
     };
@@ -525,6 +525,11 @@ fn run(table: &RunTable, cluster: &Cluster, notes: &mut Vec<String>) -> Result<R
         expert_overlap: table.expert_overlap.unwrap_or(false),
         libraries,
         launch_blocking: table.launch_blocking,
+        with_deepspeed: match table.framework.as_deref() {
+            Some("megatron-lm") => Some(false),
+            Some("megatron-deepspeed") => Some(true),
+            _ => None,
+        },
     };
     let defaults = defaults(table, &run);
     if !defaults.is_empty() {

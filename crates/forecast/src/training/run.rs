@@ -1,5 +1,7 @@
 //! How a model is trained: the layout over ranks and the settings of the framework.
 
+use serde_json::Value;
+
 use super::hardware::Gpu;
 
 /// What trains.
@@ -152,9 +154,40 @@ pub struct Run {
     /// Whether the CPU waits for each kernel before it starts the next one, `CUDA_LAUNCH_BLOCKING=1`; `None` for what such runs
     /// usually did.
     pub launch_blocking: Option<bool>,
+    /// Whether Megatron is that of DeepSpeed; `None` for what attention and `ZeRO` say.
+    pub with_deepspeed: Option<bool>,
 }
 
 impl Run {
+    /// The same run with its software said: another layout of it does not change what it runs with.
+    #[must_use]
+    pub(crate) fn settled(self, gpu: &Gpu) -> Self {
+        let early = self.has_early_libraries(gpu);
+        Self {
+            libraries: Some(if early { Libraries::Early } else { Libraries::Current }),
+            launch_blocking: Some(self.starts_one_by_one()),
+            with_deepspeed: Some(self.is_megatron_deepspeed()),
+            ..self
+        }
+    }
+
+    /// The keys of a job file that say what it runs with, where a reader would take it for something else.
+    pub(crate) fn software(&self) -> Vec<(&'static str, Value)> {
+        let silent = Self { libraries: None, launch_blocking: None, with_deepspeed: None, ..*self };
+        let other = silent.is_megatron_deepspeed() != self.is_megatron_deepspeed();
+        let framework = match self.with_deepspeed.filter(|_| other) {
+            Some(true) => "megatron-deepspeed",
+            Some(false) => "megatron-lm",
+            None => self.framework.name(),
+        };
+        let mut keys = vec![("framework", framework.into())];
+        let early = self.libraries.filter(|it| *it == Libraries::Early || self.is_taken_for_early());
+        keys.extend(early.map(|it| ("libraries", it.name().into())));
+        let waits = self.launch_blocking.filter(|it| *it != self.is_megatron_deepspeed());
+        keys.extend(waits.map(|it| ("launch_blocking", it.into())));
+        keys
+    }
+
     /// Ranks that hold different parts of the model or of a sequence.
     pub fn model_ranks(&self) -> u64 {
         (u64::from(self.tp) * u64::from(self.pp)).saturating_mul(self.cp.into())
@@ -179,12 +212,15 @@ impl Run {
     pub(crate) fn has_early_libraries(&self, gpu: &Gpu) -> bool {
         match self.libraries {
             Some(libraries) => libraries == Libraries::Early,
-            None => {
-                let replaced = self.precision == Precision::Fp16
-                    && matches!(self.framework, Framework::Megatron | Framework::DeepSpeed);
-                gpu.is_a100() && (self.is_megatron_deepspeed() || replaced)
-            }
+            None => gpu.is_a100() && self.is_taken_for_early(),
         }
+    }
+
+    /// Whether runs like it had such libraries on A100.
+    fn is_taken_for_early(&self) -> bool {
+        let replaced = self.precision == Precision::Fp16
+            && matches!(self.framework, Framework::Megatron | Framework::DeepSpeed);
+        self.is_megatron_deepspeed() || replaced
     }
 
     /// Whether `ZeRO`-3 gathers and reduces each tensor alone, into a list of parts that it copies one by one, and waits for it:
@@ -201,7 +237,8 @@ impl Run {
 
     /// Whether the run is one of Megatron-DeepSpeed: Megatron of that time had no optimizer that is split over ranks.
     pub(crate) fn is_megatron_deepspeed(&self) -> bool {
-        self.is_early_megatron() && self.zero > 0
+        let megatron = self.framework == Framework::Megatron;
+        megatron && self.with_deepspeed.unwrap_or(self.is_early_megatron() && self.zero > 0)
     }
 
     /// Whether the CPU waits for each kernel before it starts the next one. Megatron-DeepSpeed needed `CUDA_LAUNCH_BLOCKING=1`

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use forecast::plan::{Other, Reason};
+use forecast::plan::{AS_FAST, Other, Reason};
 use forecast::training::{Framework, Job, Recompute, Run, Seconds};
 
 use super::table::{self, Row};
@@ -12,8 +12,6 @@ use crate::text::{Style, wrap};
 
 /// Runners-up that are shown, and settings changed.
 const ROWS: usize = 6;
-/// A layout that loses less than this part is as fast as the best.
-const AS_FAST: f64 = 0.005;
 /// Layouts of the front that are shown, each with at most this share of the memory of the one before.
 const FRONT: (usize, f64) = (5, 0.8);
 
@@ -61,6 +59,9 @@ pub(super) fn why(job: &Job, other: &Other) -> String {
             shown(memory.total().0),
             shown(job.cluster.gpu.memory.0)
         );
+    }
+    if other.ratio < 1.0 {
+        return "too little faster to be sure of it, and needs more memory".to_owned();
     }
     let reasons: Vec<String> = other.reasons.iter().map(reason).collect();
     if reasons.is_empty() { "as fast, and needs more memory".to_owned() } else { reasons.join("; ") }
@@ -162,6 +163,12 @@ impl Plan {
             "this is the layout of the job".to_owned()
         } else if gain.abs() < 0.005 {
             format!("as fast as the layout of the job: {time} with {}", layout.text)
+        } else if gain < 0.0 && -gain < AS_FAST && best.memory_gib < layout.memory_gib {
+            format!(
+                "the layout of the job is too little faster to be sure of it, and needs more memory: {time} with {}, {} GiB",
+                layout.text,
+                shown(layout.memory_gib)
+            )
         } else if gain < 0.0 {
             format!(
                 "{:.0} % slower than the layout of the job, which is not searched: {time} with {}, {} GiB",
