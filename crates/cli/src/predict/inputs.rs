@@ -31,12 +31,14 @@ pub(crate) fn read(args: &args::TrainedJob) -> Result<(Described, Option<FromLog
 
 fn described(args: &args::TrainedJob) -> Result<Described, String> {
     let mut disk = Disk;
-    let Finished { job: mut tables, changes, notes, measured, title } = collect(args, &mut disk)?.finish()?;
+    let Finished { job: mut tables, changes, assumed, notes, measured, title } =
+        collect(args, &mut disk)?.finish()?;
     let name = args.job.first().map(|it| format!("{}: ", input::name(it))).unwrap_or_default();
     let mut job = Job::of_value(tables.clone()).map_err(|error| format!("{name}{error}"))?;
     for change in &changes {
         job = job.with(change).map_err(|error| format!("{name}{error}"))?;
     }
+    job.assumed.splice(0..0, assumed);
     job.notes.splice(0..0, notes);
     if job.model_name.is_none() {
         job.model_name = title;

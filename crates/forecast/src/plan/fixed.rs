@@ -100,14 +100,19 @@ impl Fixed {
             return Err(JobError::new(format!("`{text}` fixes nothing: write KEY=VALUE, as in tp=8")));
         };
         let (key, values) = (key.trim(), values.trim());
+        // As a job file nests them.
+        let key = &key.replace("offload.", "offload_");
         let Some(axis) = Axis::ALL.into_iter().find(|it| it.name() == key) else {
-            let near = Axis::ALL.iter().min_by_key(|it| strsim::damerau_levenshtein(it.name(), key));
-            let near = near.map_or("tp", |it| it.name());
+            let distance = |it: &&Axis| strsim::damerau_levenshtein(it.name(), key);
+            let near = Axis::ALL.iter().filter(|it| 2 * distance(it) <= it.name().len()).min_by_key(distance);
             let kept = ["framework", "seq", "global_batch", "precision", "nodes", "flash_attention"];
-            return Err(JobError::new(if kept.contains(&key) {
+            return Err(JobError::new(if kept.contains(&key.as_str()) {
                 format!("`{key}` is not searched: the plan keeps that of the job file")
+            } else if let Some(near) = near {
+                format!("`{key}` cannot be fixed: did you mean `{}`?", near.name())
             } else {
-                format!("`{key}` cannot be fixed: did you mean `{near}`?")
+                let all: Vec<&str> = Axis::ALL.iter().map(|it| it.name()).collect();
+                format!("`{key}` cannot be fixed: what can be fixed is {}", all.join(", "))
             }));
         };
         let mut numbers = Vec::new();

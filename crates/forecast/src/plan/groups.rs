@@ -2,7 +2,8 @@
 //!
 //! Ranks are numbered as Megatron-LM numbers them by default, tp-cp-ep-dp-pp (`megatron/core/parallel_state.py`,
 //! `initialize_model_parallel`, core 0.13): the ranks of a tensor-parallel group are neighbours, those of a pipeline are furthest apart.
-//! Expert parallelism divides the data- and context-parallel ranks of a stage.
+//! Expert parallelism divides all ranks of a stage, with neighbours in a group: an expert is whole on its rank
+//! (`--expert-tensor-parallel-size 1`).
 
 use crate::training::{Cluster, Run};
 
@@ -19,6 +20,8 @@ pub enum Kind {
     Data,
     /// Data and context parallelism: ranks that reduce gradients.
     DataContext,
+    /// Ranks that hold the same experts and reduce their gradients.
+    ExpertData,
     /// Pipeline stages.
     Pipeline,
 }
@@ -32,6 +35,7 @@ impl Kind {
             Self::Expert => "ep",
             Self::Data => "dp",
             Self::DataContext => "dp-cp",
+            Self::ExpertData => "expert-dp",
             Self::Pipeline => "pp",
         }
     }
@@ -104,7 +108,7 @@ pub fn position(cluster: &Cluster, run: &Run, rank: u64) -> Position {
     Position {
         tp: rank % tp,
         cp: rank / tp % cp,
-        ep: rank / tp % ep,
+        ep: rank % ep,
         dp: rank / (tp * cp) % dp.max(1),
         pp: rank / (tp * cp * dp.max(1)),
     }
@@ -117,11 +121,14 @@ pub fn groups(cluster: &Cluster, run: &Run) -> Vec<Groups> {
     let mut all = vec![
         (Kind::Tensor, tp, 1),
         (Kind::Context, cp, tp),
-        (Kind::Expert, ep, tp),
+        (Kind::Expert, ep, 1),
         (Kind::Data, dp, tp * cp),
     ];
     if cp > 1 && dp > 1 {
         all.push((Kind::DataContext, dp * cp, tp));
+    }
+    if ep > 1 {
+        all.push((Kind::ExpertData, tp * cp * dp / ep, ep));
     }
     all.push((Kind::Pipeline, pp, tp * cp * dp));
     all.into_iter()
@@ -170,7 +177,15 @@ mod tests {
         let kinds: Vec<Kind> = all.iter().map(|it| it.kind).collect();
         assert_eq!(
             kinds,
-            [Kind::Tensor, Kind::Context, Kind::Expert, Kind::Data, Kind::DataContext, Kind::Pipeline]
+            [
+                Kind::Tensor,
+                Kind::Context,
+                Kind::Expert,
+                Kind::Data,
+                Kind::DataContext,
+                Kind::ExpertData,
+                Kind::Pipeline
+            ]
         );
         for it in &all {
             let ranks: BTreeSet<u64> = (0..it.count).flat_map(|group| it.ranks(group)).collect();
@@ -190,8 +205,15 @@ mod tests {
                     Kind::Data => assert!(
                         positions.iter().all(|at| (at.tp, at.cp, at.pp) == (first.tp, first.cp, first.pp))
                     ),
-                    Kind::Expert | Kind::DataContext => {
+                    Kind::DataContext => {
                         assert!(positions.iter().all(|at| (at.tp, at.pp) == (first.tp, first.pp)));
+                    }
+                    Kind::Expert => {
+                        let experts: BTreeSet<u64> = positions.iter().map(|at| at.ep).collect();
+                        assert!(positions.iter().all(|at| at.pp == first.pp) && experts.len() == 4);
+                    }
+                    Kind::ExpertData => {
+                        assert!(positions.iter().all(|at| (at.ep, at.pp) == (first.ep, first.pp)));
                     }
                     Kind::Pipeline => assert!(
                         positions.iter().all(|at| (at.tp, at.cp, at.dp) == (first.tp, first.cp, first.dp))

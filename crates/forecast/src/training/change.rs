@@ -5,11 +5,13 @@ use fabric::units::GigabitsPerSecond;
 use fabric::{Layout, machine};
 
 use super::hardware::Inter;
-use super::job::{Job, JobError};
+use super::job::{Job, JobError, reduces_half};
 use super::run::{Libraries, Precision, Recompute};
 
 /// What can be changed.
-pub const KEYS: [&str; 27] = [
+pub const KEYS: [&str; 30] = [
+    "instance",
+    "gpu",
     "network",
     "gpudirect",
     "nics",
@@ -36,6 +38,7 @@ pub const KEYS: [&str; 27] = [
     "expert_overlap",
     "libraries",
     "launch_blocking",
+    "reduce_dtype",
     "layers",
 ];
 
@@ -48,6 +51,13 @@ impl Job {
             )));
         };
         let (key, value) = (key.trim(), value.trim());
+        // As a job file nests them.
+        let key = match key {
+            "offload.params" => "offload_params",
+            "offload.optimizer" => "offload_optimizer",
+            "inter.kind" => "network",
+            _ => key.strip_prefix("inter.").unwrap_or(key),
+        };
         let mut job = self.clone();
         let bad = |what: &str| JobError::new(format!("`{change}`: `{value}` is not {what}"));
         let count = || value.parse::<u32>().ok().filter(|it| *it > 0).ok_or_else(|| bad("a number above 0"));
@@ -77,6 +87,21 @@ impl Job {
             "overlap" => run.overlap = Some(flag()?),
             "expert_overlap" => run.expert_overlap = flag()?,
             "launch_blocking" => run.launch_blocking = Some(flag()?),
+            "reduce_dtype" => {
+                run.reduces_half = Some(reduces_half(value).map_err(|_| bad("fp32, bf16 or fp16"))?);
+            }
+            "instance" | "gpu" => {
+                let named = |error: JobError| JobError::new(format!("`{change}`: {error}"));
+                job.cluster = if key == "gpu" {
+                    job.cluster.with_gpu(value, &mut job.notes)
+                } else {
+                    job.cluster.with_instance(value, &mut job.notes)
+                }
+                .map_err(named)?;
+                if run.precision == Precision::Fp8 && job.cluster.gpu.quarter.is_none() {
+                    return Err(JobError::new(format!("`{change}`: {} has no FP8", job.cluster.gpu.name)));
+                }
+            }
             "libraries" => {
                 let all = [Libraries::Early, Libraries::Current];
                 let found = named(&all, Libraries::name, value);
@@ -184,6 +209,8 @@ mod tests {
                 format!("{key}=fp16"),
                 format!("{key}=full"),
                 format!("{key}=current"),
+                format!("{key}=p4d.24xlarge"),
+                format!("{key}=H200"),
             ];
             assert!(some.iter().any(|it| job().with(it).is_ok()), "{key}");
         }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::hardware::Cluster;
 use super::model::Model;
-use super::run::{Framework, Run};
+use super::run::{Framework, Recompute, Run};
 
 /// A rule that a layout breaks, with the numbers that break it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,7 +131,10 @@ pub(crate) fn check(model: &Model, cluster: &Cluster, run: &Run) -> Result<Count
             });
         }
     }
-    divides("tokens of a sequence", run.seq.into(), "cp", run.cp.into())?;
+    if run.cp > 1 {
+        // Each rank takes a piece of the beginning and one of the end, which balances causal attention.
+        divides("tokens of a sequence", run.seq.into(), "2 x cp", 2 * u64::from(run.cp))?;
+    }
     if cluster.on_node() > u64::from(cluster.gpus_there) {
         return Err(Broken::Exceeds {
             what: "GPUs of all pods",
@@ -148,6 +151,18 @@ pub(crate) fn check(model: &Model, cluster: &Cluster, run: &Run) -> Result<Count
         divides("ranks of a pipeline stage", ranks, "ep", run.ep.into())?;
     } else if run.ep > 1 {
         return Err(Broken::Together("`ep` needs a mixture of experts: set `experts` in [model]"));
+    }
+    if run.expert_overlap && run.framework == Framework::Megatron {
+        if run.recompute == Recompute::Full {
+            return Err(Broken::Together(
+                "Megatron refuses `expert_overlap` with full recomputation: set `recompute` to none or selective",
+            ));
+        }
+        if run.pp > 1 && run.vpp == 1 {
+            return Err(Broken::Together(
+                "Megatron needs interleaved stages for `expert_overlap` with `pp` above 1: set `vpp` to 2 or more",
+            ));
+        }
     }
     if run.zero >= 2 && run.pp > 1 && run.framework == Framework::DeepSpeed {
         return Err(Broken::Together(

@@ -255,10 +255,11 @@ impl Group<'_> {
     }
 }
 
-/// What the NICs of a node reach for rings that leave it from a GPU far from the NIC, and how many GPUs are beside each NIC. Where
-/// every GPU has a NIC, published steps show nothing of it, and of other GPUs than A100 no measurement does.
+/// What the NICs of a node reach for rings that leave it from a GPU far from the NIC, and how many GPUs are beside each NIC: two behind
+/// one switch where there are few NICs. Where every GPU has a NIC, published steps show nothing of it, and of other GPUs than A100 no
+/// measurement does.
 fn far(constants: &Constants, cluster: &Cluster, inter: &Inter) -> Option<(f64, f64)> {
-    let beside = f64::from(cluster.gpus_there) / f64::from(inter.nics);
+    let beside = (f64::from(cluster.gpus_there) / f64::from(inter.nics)).min(2.0);
     (beside > 1.0 && cluster.gpu.is_a100())
         .then(|| (f64::from(inter.nics) * constants.comm.far * 1e9, beside))
 }

@@ -31,8 +31,12 @@ pub struct Job {
     pub steps: Option<u64>,
     /// What the run takes before its first step.
     pub startup: Seconds,
-    /// What was assumed, in sentences.
+    /// What a reader should know, in sentences.
     pub notes: Vec<String>,
+    /// What was assumed of model, cluster and settings, in words or as `seq = 2048`.
+    pub assumed: Vec<String>,
+    /// The same of the layout, which a search chooses itself.
+    pub assumed_layout: Vec<String>,
     /// Collectives that were measured on the cluster.
     pub measured: Measured,
 }
@@ -81,6 +85,8 @@ macro_rules! keys {
 
         impl $name {
             const KEYS: &[&str] = &[$(stringify!($key)),*];
+            /// What each key takes, as the type of its field.
+            const TYPES: &[(&str, &str)] = &[$((stringify!($key), stringify!($kind))),*];
         }
     };
 }
@@ -102,7 +108,7 @@ keys! { RunTable {
     framework: String, tp: u32, pp: u32, vpp: u32, cp: u32, ep: u32, zero: u32, offload: OffloadTable, seq: u32,
     micro_batch: u32, global_batch: u32, precision: String, recompute: String, sequence_parallel: bool,
     flash_attention: bool, omp_threads: u32, overlap: bool, expert_overlap: bool, libraries: String, launch_blocking: bool,
-    steps: u64, startup_s: f64,
+    reduce_dtype: String, steps: u64, startup_s: f64,
 } }
 
 keys! { OffloadTable { params: bool, optimizer: bool } }
@@ -144,19 +150,24 @@ impl Job {
                 return wrong(format!("the job has no [{name}] table"));
             }
         }
-        for name in ["model", "cluster", "run"] {
-            numbers(table(name), name)?;
-        }
+        types(table("model"), "model", ModelTable::TYPES)?;
+        types(table("cluster"), "cluster", ClusterTable::TYPES)?;
+        types(&table("cluster")["inter"], "cluster.inter", InterTable::TYPES)?;
+        types(table("run"), "run", RunTable::TYPES)?;
+        types(&table("run")["offload"], "run.offload", OffloadTable::TYPES)?;
         let file: File = serde_json::from_value(value).or_else(|error| wrong(error.to_string()))?;
         let mut notes = Vec::new();
         let model_name = file.model.0.name.clone();
         let model = model(&file.model.0)?;
         let cluster = cluster(&file.cluster.0, &mut notes)?;
         let run = run(&file.run.0, &cluster, &mut notes)?;
-        let startup = file.run.0.startup_s.unwrap_or(0.0);
-        if !startup.is_finite() || startup < 0.0 {
-            return wrong("`startup_s` in [run] is not a time");
+        let (assumed, assumed_layout) = (assumed(&file.run.0, &run), assumed_layout(&file.run.0, &run));
+        for (key, number) in [("steps", file.run.0.steps), ("omp_threads", file.run.0.omp_threads.map(u64::from))] {
+            if number == Some(0) {
+                return wrong(format!("`{key}` in [run] is 0: it must be at least 1"));
+            }
         }
+        let startup = file.run.0.startup_s.unwrap_or(0.0);
         Ok(Self {
             model,
             model_name,
@@ -165,6 +176,8 @@ impl Job {
             steps: file.run.0.steps,
             startup: Seconds(startup),
             notes,
+            assumed,
+            assumed_layout,
             measured: Measured::default(),
         })
     }
@@ -178,14 +191,23 @@ impl Job {
             ("cluster.inter", InterTable::KEYS),
             ("run.offload", OffloadTable::KEYS),
         ];
+        // As `--fix` and `--what-if` name them.
+        let key = match key {
+            "offload_params" => "offload.params",
+            "offload_optimizer" => "offload.optimizer",
+            _ => key,
+        };
         let all = || tables.iter().flat_map(|(table, keys)| keys.iter().map(move |it| (*table, *it)));
         let full = |(table, name): &(&str, &str)| format!("{table}.{name}");
         let ends = |it: &(&str, &str)| full(it) == key || full(it).ends_with(&format!(".{key}"));
         if let Some(found) = all().find(ends) {
             return Ok(full(&found));
         }
-        let near = all().min_by_key(|it| strsim::damerau_levenshtein(it.1, key));
-        wrong(format!("a job has no key `{key}`: did you mean `{}`?", near.map_or("", |it| it.1)))
+        let distance = |it: &(&str, &str)| strsim::damerau_levenshtein(it.1, key);
+        match all().filter(|it| 2 * distance(it) <= it.1.len()).min_by_key(distance) {
+            Some((_, near)) => wrong(format!("a job has no key `{key}`: did you mean `{near}`?")),
+            None => wrong(format!("a job has no key `{key}`: docs/predict.md lists its keys")),
+        }
     }
 }
 
@@ -205,16 +227,32 @@ fn known(value: &Value, table: &str, keys: &[&str]) -> Result<(), JobError> {
     }
 }
 
-/// Negative numbers and fractions where counts are expected, named by key.
-fn numbers(value: &Value, table: &str) -> Result<(), JobError> {
+/// Values that are not what their key takes, named by key.
+fn types(value: &Value, table: &str, types: &[(&str, &str)]) -> Result<(), JobError> {
+    if !value.is_object() && !value.is_null() {
+        return wrong(format!("[{table}] is {value}: it must be a table"));
+    }
     let Some(object) = value.as_object() else { return Ok(()) };
     for (key, value) in object {
-        let fraction = matches!(key.as_str(), "startup_s" | "host_memory_gib");
-        if value.is_number() && !fraction && value.as_u64().is_none_or(|it| it > u64::from(u32::MAX)) {
-            return wrong(format!(
-                "`{key}` in [{table}] is {value}: it must be a whole number from 0 to {}",
-                u32::MAX
-            ));
+        let Some((_, kind)) = types.iter().find(|it| it.0 == key) else { continue };
+        let most = u32::MAX;
+        let (right, must) = match *kind {
+            "u32" | "u64" => (
+                value.as_u64().is_some_and(|it| it <= u64::from(most)),
+                format!("a whole number from 0 to {most}"),
+            ),
+            // JSON, in which jobs are passed on, has no NaN and no infinity: they are null.
+            "f64" => (value.as_f64().is_some_and(|it| (0.0..=1e9).contains(&it)), "a number from 0 to 1e9".to_owned()),
+            "bool" => (value.is_boolean(), "true or false".to_owned()),
+            "String" => (value.is_string(), "a text in quotes".to_owned()),
+            "InterTable" => {
+                (value.is_object(), "a table, as in { kind = \"efa\", nics = 4, gbps = 100 }".to_owned())
+            }
+            _ => (value.is_object(), "a table, as in { params = false, optimizer = true }".to_owned()),
+        };
+        if !right {
+            let shown = if value.is_null() { "not a number".to_owned() } else { value.to_string() };
+            return wrong(format!("`{key}` in [{table}] is {shown}: it must be {must}"));
         }
     }
     Ok(())
@@ -300,15 +338,13 @@ fn cluster(table: &ClusterTable, remarks: &mut Vec<String>) -> Result<Cluster, J
                 Some(text) => intra(text, model)?,
                 None => usual(model, remarks),
             };
-            // A rack of Grace machines joins 72 GPUs.
-            let domain = if model.family.starts_with("GB") && gpus > 0 { (72 / gpus).max(1) } else { 1 };
             Cluster {
                 gpu,
                 nodes,
                 pods: 1,
                 gpus,
                 gpus_there: gpus,
-                domain,
+                domain: domain(model, gpus),
                 intra,
                 inter: None,
                 host_link: host_link(model),
@@ -375,6 +411,33 @@ fn of_instance(name: &str, table: &ClusterTable, notes: &mut Vec<String>) -> Res
         cpus: machine.instance.map(|it| it.vcpus),
         host_memory: machine.instance.map(|it| it.mem_gib),
     })
+}
+
+impl Cluster {
+    /// The same nodes with another GPU, joined as GPUs of that model usually are.
+    pub(super) fn with_gpu(self, name: &str, notes: &mut Vec<String>) -> Result<Self, JobError> {
+        let (model, gpu) = gpu_of(name)?;
+        Ok(Self {
+            gpu,
+            domain: domain(model, self.gpus_there),
+            intra: usual(model, notes),
+            host_link: host_link(model),
+            ..self
+        })
+    }
+
+    /// As many nodes of another instance type. Pods are kept, where the job has several or uses a part of the GPUs.
+    pub(super) fn with_instance(self, name: &str, notes: &mut Vec<String>) -> Result<Self, JobError> {
+        let other = of_instance(name, &ClusterTable::default(), notes)?;
+        let whole = self.pods == 1 && self.gpus == self.gpus_there;
+        let (pods, gpus) = if whole { (1, other.gpus) } else { (self.pods, self.gpus) };
+        Ok(Self { nodes: self.nodes, pods, gpus, ..other })
+    }
+}
+
+/// Nodes that NVLink joins: a rack of Grace machines has 72 GPUs.
+fn domain(model: &GpuModel, gpus: u32) -> u32 {
+    if model.family.starts_with("GB") && gpus > 0 { (72 / gpus).max(1) } else { 1 }
 }
 
 /// What a GPU copies to and from the host.
@@ -525,22 +588,28 @@ fn run(table: &RunTable, cluster: &Cluster, notes: &mut Vec<String>) -> Result<R
         expert_overlap: table.expert_overlap.unwrap_or(false),
         libraries,
         launch_blocking: table.launch_blocking,
+        reduces_half: table.reduce_dtype.as_deref().map(reduces_half).transpose()?,
         with_deepspeed: match table.framework.as_deref() {
             Some("megatron-lm") => Some(false),
             Some("megatron-deepspeed") => Some(true),
             _ => None,
         },
     };
-    let defaults = defaults(table, &run);
-    if !defaults.is_empty() {
-        notes.push(format!("not given, so assumed: {}", defaults.join(", ")));
-    }
     notes.extend(run.usual_modes(&cluster.gpu));
     Ok(run)
 }
 
+/// Whether gradients of this type have 16 bits.
+pub(super) fn reduces_half(text: &str) -> Result<bool, JobError> {
+    match text {
+        "bf16" | "fp16" => Ok(true),
+        "fp32" => Ok(false),
+        _ => wrong(format!("`reduce_dtype` in [run] is `{text}`: it must be fp32, bf16 or fp16")),
+    }
+}
+
 /// Settings that the file leaves open, that change the time, and that no layout chooses.
-fn defaults(table: &RunTable, run: &Run) -> Vec<String> {
+fn assumed(table: &RunTable, run: &Run) -> Vec<String> {
     let mut all = Vec::new();
     if table.framework.is_none() {
         all.push(format!("framework = \"{}\"", run.framework.name()));
@@ -550,6 +619,24 @@ fn defaults(table: &RunTable, run: &Run) -> Vec<String> {
     }
     if table.precision.is_none() {
         all.push(format!("precision = \"{}\"", run.precision.name()));
+    }
+    all
+}
+
+/// Settings of the layout that the file leaves open.
+fn assumed_layout(table: &RunTable, run: &Run) -> Vec<String> {
+    let mut all = Vec::new();
+    if table.micro_batch.is_none() {
+        all.push(format!("micro_batch = {}", run.micro_batch));
+    }
+    if table.zero.is_none() && run.framework != Framework::Ddp {
+        all.push(format!("zero = {}", run.zero));
+    }
+    if table.recompute.is_none() {
+        all.push(format!("recompute = \"{}\"", run.recompute.name()));
+    }
+    if table.sequence_parallel.is_none() && run.tp > 1 {
+        all.push(format!("sequence_parallel = {}", run.sequence_parallel));
     }
     all
 }

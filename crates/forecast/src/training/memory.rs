@@ -214,10 +214,11 @@ impl State {
         // Megatron-DeepSpeed also keeps its part of the gradients in FP32 for the optimizer.
         let more = if run.is_megatron_deepspeed() { 4.0 } else { 0.0 };
         let optimizer = if sharded { 8.0 } else { 12.0 + more } / part(1);
+        // The optimizer on the host works on FP32 copies of its part of the gradients.
         let (on_gpu, on_host) =
-            if run.offload.optimizer { (0.0, optimizer + 4.0 / part(2)) } else { (optimizer, 0.0) };
+            if run.offload.optimizer { (0.0, optimizer + 4.0 / part(1)) } else { (optimizer, 0.0) };
         let (kept, moved) = if run.offload.params { (0.0, weights) } else { (weights, 0.0) };
-        let gradients = if run.offload.optimizer { 0.0 } else { gradients };
+        let gradients = if run.offloads_gradients() { 0.0 } else { gradients };
         Self { weights: kept, gradients, optimizer: on_gpu, host: on_host + moved }
     }
 

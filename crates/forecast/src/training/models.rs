@@ -95,7 +95,11 @@ pub fn find(name: &str) -> Result<Model, String> {
         return Ok(row.model());
     }
     let distance = |it: &str| strsim::damerau_levenshtein(it, wanted);
-    let near = names().filter(|it| 3 * distance(it) <= it.len()).min_by_key(|it| distance(it));
+    // Another release of the same size is more likely meant than another size.
+    let size = |it: &str| it.rsplit('-').next().map(ToOwned::to_owned);
+    let near = names()
+        .filter(|it| 3 * distance(it) <= it.len())
+        .min_by_key(|it| (size(it) != size(wanted), distance(it)));
     let hint = match near {
         Some(it) => format!("did you mean `{it}`?"),
         None => format!(
@@ -126,6 +130,7 @@ mod tests {
             find("llama-3-9b").unwrap_err(),
             "plumb knows no model `llama-3-9b`: did you mean `llama-3-8b`?"
         );
+        assert!(find("llama-3-405b").unwrap_err().contains("`llama-3.1-405b`"));
         let far = find("something-else").unwrap_err();
         assert!(!far.contains("did you mean") && far.contains("config.json"), "{far}");
     }

@@ -2,7 +2,7 @@
 
 use super::constants::Constants;
 use super::hardware::Cluster;
-use super::run::Run;
+use super::run::{Framework, Run};
 
 /// What offloading costs one rank, in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -35,11 +35,17 @@ pub(crate) fn offloaded(constants: &Constants, cluster: &Cluster, run: &Run, par
         costs.copies += 2.0 * 2.0 * parameters / link;
     }
     if run.offload.optimizer {
-        costs.copies += 2.0 * parameters / link;
+        if run.offloads_gradients() {
+            costs.copies += 2.0 * parameters / link;
+        } else {
+            // Megatron adds up in FP32, ZeRO-1 in the precision of the model.
+            let bytes = if run.framework == Framework::Megatron { 4.0 } else { 2.0 };
+            costs.once += bytes * parameters / link;
+        }
         let rate = offload.cpu_adam * 1e6 * threads(cluster, run).min(offload.threads);
         costs.optimizer = parameters / rate;
         if !run.offload.params {
-            costs.once = 2.0 * parameters / link;
+            costs.once += 2.0 * parameters / link;
         }
     }
     costs

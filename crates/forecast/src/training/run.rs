@@ -154,6 +154,8 @@ pub struct Run {
     /// Whether the CPU waits for each kernel before it starts the next one, `CUDA_LAUNCH_BLOCKING=1`; `None` for what such runs
     /// usually did.
     pub launch_blocking: Option<bool>,
+    /// Whether gradients are reduced in 16 bits or in FP32; `None` for what the framework does.
+    pub reduces_half: Option<bool>,
     /// Whether Megatron is that of DeepSpeed; `None` for what attention and `ZeRO` say.
     pub with_deepspeed: Option<bool>,
 }
@@ -299,6 +301,16 @@ impl Run {
         self.is_megatron_deepspeed() && self.precision == Precision::Bf16
     }
 
+    /// Whether gradients go to the memory of the host after every micro-batch: `ZeRO`-2, `ZeRO`-3 and FSDP with the optimizer there,
+    /// which keep a part of them. Megatron and `ZeRO`-1 add up whole gradients on the GPU and copy their part once a step
+    /// (Megatron-Core, `param_and_grad_buffer.py`; DeepSpeed, `stage_1_and_2.py`).
+    pub fn offloads_gradients(&self) -> bool {
+        self.offload.optimizer
+            && self.zero >= 2
+            && matches!(self.framework, Framework::DeepSpeed | Framework::Fsdp)
+            && !self.keeps_gathered()
+    }
+
     /// Bytes to move for each weight to add up the gradients of a micro-batch.
     pub(crate) fn added(&self) -> Added {
         let (apart, beside) = match self.framework {
@@ -315,8 +327,12 @@ impl Run {
         Added { apart, beside }
     }
 
-    /// Bytes in which gradients are sent: Megatron and `DeepSpeed` send 16 bits, also where they add up in FP32.
+    /// Bytes in which gradients are sent: Megatron and `DeepSpeed` send 16 bits, also where they add up in FP32; PyTorch sends FP32
+    /// unless it is told otherwise, as accelerate does.
     pub(crate) fn gradient_bytes(&self) -> f64 {
+        if let Some(half) = self.reduces_half {
+            return if half { 2.0 } else { 4.0 };
+        }
         match (self.framework, self.precision) {
             (_, Precision::Fp16) | (Framework::DeepSpeed | Framework::Megatron, _) => 2.0,
             (Framework::Fsdp | Framework::Ddp, _) => 4.0,

@@ -17,6 +17,9 @@ pub(super) const OWN: [&str; 8] = [
     "max_context_width",
 ];
 
+const ADAPTERS: &str = "plumb predict models the training of all parameters in 16 or 8 bits, not of adapters (LoRA) on frozen or quantised \
+                        weights";
+
 /// What the settings name besides.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Named {
@@ -89,12 +92,6 @@ pub(super) fn read(options: &Options, place: &Place, draft: &mut Draft) -> Resul
         draft.set("run.flash_attention", fused, &attention.called, &attention.place, Weight::Follows);
     }
     for (name, what) in [
-        ("use_peft", "LoRA (all parameters are taken as trained)"),
-        ("lora_r", "LoRA (all parameters are taken as trained)"),
-        ("lora_rank", "LoRA (all parameters are taken as trained)"),
-        ("use_lora", "LoRA (all parameters are taken as trained)"),
-        ("load_in_4bit", "weights in 4 bits"),
-        ("load_in_8bit", "weights in 8 bits"),
         ("torch_compile", "torch_compile"),
         ("use_liger_kernel", "use_liger_kernel"),
         ("packing", "packing"),
@@ -105,8 +102,13 @@ pub(super) fn read(options: &Options, place: &Place, draft: &mut Draft) -> Resul
             draft.not_modelled(what);
         }
     }
-    if options.get(&["finetuning_type"]).is_some_and(|it| it.text() == "lora") {
-        draft.not_modelled("LoRA (all parameters are taken as trained)");
+    for name in ["use_peft", "lora_r", "lora_rank", "use_lora", "load_in_4bit", "load_in_8bit"] {
+        if let Some(setting) = options.get(&[name]).filter(|it| it.is_on()) {
+            draft.refuse(&setting.called, &setting.place, ADAPTERS);
+        }
+    }
+    if let Some(setting) = options.get(&["finetuning_type"]).filter(|it| it.text() == "lora") {
+        draft.refuse(&setting.called, &setting.place, ADAPTERS);
     }
     if let Some(optimizer) = options
         .get(&["optim"])
@@ -158,6 +160,9 @@ fn sharding(options: &Options, place: &Place, draft: &mut Draft) {
         return;
     };
     draft.state("run.framework", "fsdp", &fsdp.called, &fsdp.place);
+    // accelerate reduces in the type of the mixed precision (`utils/dataclasses.py`, `set_mixed_precision`).
+    let half = if draft.text("run.precision") == Some("fp16") { "fp16" } else { "bf16" };
+    draft.set("run.reduce_dtype", half, "accelerate", &fsdp.place, Weight::Follows);
     let words = fsdp.values.join(" ").to_ascii_lowercase();
     let stage = if words.contains("shard_grad_op") || words.contains("hybrid_shard_zero2") || words == "2" {
         2

@@ -57,6 +57,18 @@ pub(super) struct Entry {
     pub(super) called: String,
 }
 
+/// `--micro-batch-size is 4 (train.sh:7)`; a flag names itself and its value.
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = self.place.to_string();
+        if place == self.called {
+            f.write_str(&place)
+        } else {
+            write!(f, "{} is {} ({place})", self.called, shown(&self.value))
+        }
+    }
+}
+
 /// The value of one key and where it comes from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stated<'a> {
@@ -78,6 +90,8 @@ pub struct Draft {
     pub notes: Vec<String>,
     /// Settings that change time or memory and are not modelled.
     pub not_modelled: Vec<String>,
+    /// A setting of a kind of training that is not predicted, in a sentence.
+    pub(super) refused: Option<String>,
     /// What was assumed: the key and the value in words.
     pub assumed: Vec<String>,
     /// Files of measurements, with the place that names them.
@@ -94,16 +108,7 @@ impl Draft {
             Some(old) if old.weight > weight => {}
             Some(old) if old.weight == weight && old.value != entry.value => {
                 if weight > Weight::Follows {
-                    let conflict = format!(
-                        "{} is {} ({}), but {} is {} ({})",
-                        old.called,
-                        shown(&old.value),
-                        old.place,
-                        called,
-                        shown(&entry.value),
-                        place
-                    );
-                    self.conflicts.push(conflict);
+                    self.conflicts.push(format!("{old}, but {entry}"));
                 }
             }
             _ => {
@@ -154,6 +159,11 @@ impl Draft {
 
     pub(super) fn retain(&mut self, keep: impl Fn(&str, Weight) -> bool) {
         self.entries.retain(|key, entry| keep(key, entry.weight));
+    }
+
+    /// Of several such settings, the first is named.
+    pub(super) fn refuse(&mut self, called: &str, place: &Place, why: &str) {
+        self.refused.get_or_insert_with(|| format!("{called} ({place}): {why}"));
     }
 
     pub(super) fn not_modelled(&mut self, what: &str) {

@@ -12,6 +12,8 @@ pub struct Finished {
     pub job: Value,
     /// Changes to make to it, as `network=eni`.
     pub changes: Vec<String>,
+    /// What was assumed, in words with the key.
+    pub assumed: Vec<String>,
     /// What a reader should know, in sentences.
     pub notes: Vec<String>,
     /// Files of measurements, with the place that names them.
@@ -21,6 +23,9 @@ pub struct Finished {
 }
 
 pub(super) fn finish(mut draft: Draft, foreign: bool) -> Result<Finished, String> {
+    if let Some(refused) = draft.refused.take() {
+        return Err(refused);
+    }
     let conflicts = std::mem::take(&mut draft.conflicts);
     if !conflicts.is_empty() {
         return Err(format!("the inputs contradict each other: {}", conflicts.join("; ")));
@@ -34,13 +39,11 @@ pub(super) fn finish(mut draft: Draft, foreign: bool) -> Result<Finished, String
         defaults(&mut draft);
     }
     let mut notes = std::mem::take(&mut draft.notes);
-    if !draft.assumed.is_empty() {
-        notes.insert(0, format!("assumed: {}", draft.assumed.join(", ")));
-    }
     if !draft.not_modelled.is_empty() {
         notes.push(format!("not modelled: {}", draft.not_modelled.join(", ")));
     }
-    Ok(Finished { job: draft.value(), changes, notes, measured: draft.measured, title: draft.title })
+    let assumed = std::mem::take(&mut draft.assumed);
+    Ok(Finished { job: draft.value(), changes, assumed, notes, measured: draft.measured, title: draft.title })
 }
 
 fn model(draft: &mut Draft) -> Result<(), String> {
@@ -194,7 +197,11 @@ fn batch(draft: &mut Draft) -> Result<(), String> {
     // Values left to the Hugging Face Trainer have its defaults.
     let trainer = draft.has("batch.auto") || framework != "megatron";
     match (micro, steps, global, dp) {
-        (None, steps, Some(global), Some(dp)) if framework != "megatron" => {
+        // Frameworks accumulate nothing unless they are told to. A batch of a flag says nothing of how it is divided.
+        (None, steps, Some(global), Some(dp))
+            if framework != "megatron"
+                && (steps.is_some() || draft.weight("run.global_batch") < Some(Weight::Flag)) =>
+        {
             let each = dp.saturating_mul(steps.unwrap_or(1)).max(1);
             if global % each != 0 {
                 return Err(format!(
@@ -203,6 +210,9 @@ fn batch(draft: &mut Draft) -> Result<(), String> {
                 ));
             }
             draft.set("run.micro_batch", global / each, "micro-batch", &Place::flag(""), Weight::Follows);
+            if steps.is_none() {
+                draft.assumed.push("no accumulated steps (micro_batch)".to_owned());
+            }
         }
         (None, ..) if draft.has("batch.auto") => {
             draft.assume(
@@ -211,13 +221,10 @@ fn batch(draft: &mut Draft) -> Result<(), String> {
                 "8 sequences of a micro-batch, the default of the Trainer (micro_batch)",
             );
         }
-        (None, ..) => draft.assume("run.micro_batch", 1, "1 sequence of a micro-batch (micro_batch)"),
         _ => {}
     }
-    if global.is_none()
-        && let (Some(micro), Some(dp)) = (draft.number("run.micro_batch"), dp)
-    {
-        let steps = steps.unwrap_or(1);
+    if let (None, Some(dp)) = (global, dp) {
+        let (micro, steps) = (draft.number("run.micro_batch").unwrap_or(1), steps.unwrap_or(1));
         let batch = micro.saturating_mul(steps).saturating_mul(dp);
         draft.set("run.global_batch", batch, "global batch", &Place::flag(""), Weight::Follows);
         if !draft.has("batch.accumulation") {
@@ -248,7 +255,6 @@ fn offloads(draft: &mut Draft) {
 
 fn defaults(draft: &mut Draft) {
     let whole = draft.has("run.framework");
-    draft.assume("run.seq", 2048, "sequences of 2048 tokens (seq)");
     draft.assume(
         "run.precision",
         "bf16",
@@ -256,12 +262,8 @@ fn defaults(draft: &mut Draft) {
     );
     if !whole {
         let zero = draft.number("run.zero").unwrap_or(0);
-        let (name, why) = if draft.has("run.tp") || zero == 0 {
-            ("megatron", "megatron (framework)")
-        } else {
-            ("deepspeed", "deepspeed (framework)")
-        };
-        draft.assume("run.framework", name, why);
+        if !draft.has("run.tp") && zero > 0 {
+            draft.assume("run.framework", "deepspeed", "deepspeed (framework)");
+        }
     }
-    draft.assume("run.recompute", "none", "no recomputation (recompute)");
 }

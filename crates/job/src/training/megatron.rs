@@ -123,7 +123,10 @@ pub(super) fn read(options: &Options, place: &Place, draft: &mut Draft) -> Resul
     for name in NOT_MODELLED {
         // What these say is taken without them, too.
         let usual = match *name {
-            "expert_tensor_parallel_size" => draft.number("run.tp"),
+            // Experts are taken as whole on a rank where they are divided at all.
+            "expert_tensor_parallel_size" => {
+                if draft.number("run.ep").is_some_and(|it| it > 1) { Some(1) } else { draft.number("run.tp") }
+            }
             _ => None,
         };
         let own = |it: &&Setting| {

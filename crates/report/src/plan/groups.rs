@@ -9,7 +9,7 @@ use crate::expect::shown;
 /// All groups of one kind.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Group {
-    /// `tp`, `cp`, `ep`, `dp`, `dp-cp`, `pp`.
+    /// `tp`, `cp`, `ep`, `dp`, `dp-cp`, `expert-dp`, `pp`.
     pub group: &'static str,
     /// Ranks of one group.
     pub size: u64,

@@ -12,7 +12,7 @@ use forecast::training::{Broken, Calibration, Job, Predictor, Run, Seconds};
 use serde::Serialize;
 
 use crate::expect::rounded;
-use crate::predict::text::{bottleneck, describe};
+use crate::predict::text::{assumed, bottleneck, describe};
 
 pub use groups::{Group, Rank};
 pub use settings::{Target, command, variables};
@@ -229,7 +229,7 @@ impl Plan {
             }),
             groups: best.map(|it| groups::all(&job.cluster, &it.run)).unwrap_or_default(),
             ranks: best.filter(|_| asked.ranks).map(|it| groups::ranks(&job.cluster, &it.run)),
-            notes: job.notes.clone(),
+            notes: assumed(job.assumed.iter()).into_iter().chain(job.notes.clone()).collect(),
         }
     }
 

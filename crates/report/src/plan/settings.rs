@@ -84,7 +84,8 @@ pub fn command(job: &Job, given: &[String]) -> Vec<String> {
 /// Variables without which the program of a rank does not start.
 pub fn variables(job: &Job) -> Vec<Variable> {
     let run = &job.run;
-    let ordered = run.framework == Framework::Megatron && (run.tp > 1 || run.cp > 1);
+    // Its FSDP refuses to start with it.
+    let ordered = run.framework == Framework::Megatron && run.zero < 2 && (run.tp > 1 || run.cp > 1);
     let mut all = Vec::new();
     // `megatron/training/arguments.py` of core 0.13.0 to 0.19.0 refuses to start without it before Blackwell.
     if ordered && job.cluster.gpu.compute < 100 {
@@ -175,6 +176,10 @@ fn megatron(job: &Job) -> Vec<String> {
         }
         set("moe-grouped-gemm", None);
         set("expert-model-parallel-size", number(run.ep));
+        if run.ep > 1 && run.tp > 1 {
+            // Without it, experts are split over the ranks of tensor parallelism.
+            set("expert-tensor-parallel-size", Some(1));
+        }
     }
     set("vocab-size", number(model.vocab));
     set("seq-length", number(run.seq));
@@ -211,6 +216,7 @@ fn megatron(job: &Job) -> Vec<String> {
         set("use-megatron-fsdp", None);
         words.push("--data-parallel-sharding-strategy".to_owned());
         words.push(if run.zero == 2 { "optim_grads" } else { "optim_grads_params" }.to_owned());
+        words.extend(["--ckpt-format", "fsdp_dtensor"].map(str::to_owned));
     }
     if run.offload.optimizer {
         words.extend(["--optimizer-cpu-offload", "--use-precision-aware-optimizer"].map(str::to_owned));

@@ -196,6 +196,7 @@ impl Predict {
             }
         };
         let mut notes = predictor.measured_notes(&job.measured, &job.run);
+        notes.extend(text::assumed(job.assumed.iter().chain(&job.assumed_layout)));
         notes.extend(job.notes.clone());
         notes.extend(text::remarks(job, &step));
         let cost = |seconds: f64, price: f64| seconds / 3600.0 * f64::from(job.cluster.nodes) * price;

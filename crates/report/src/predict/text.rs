@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use fabric::machine::NicKind;
-use forecast::training::{Framework, Intra, Job, Kind, Recompute, Seconds, Step};
+use forecast::training::{Framework, Intra, Job, Kind, Recompute, Seconds, Step, models};
 
 use super::{OfLog, Predict, Saying};
 use crate::expect::shown;
@@ -13,7 +13,11 @@ use crate::text::{Style, wrap};
 pub(crate) fn describe(job: &Job) -> String {
     let (run, cluster) = (&job.run, &job.cluster);
     let billions = job.model.parameters() / 1e9;
-    let name = job.model_name.clone().map(|it| format!("{it}, ")).unwrap_or_default();
+    let changed = |it: &str| models::find(it).is_ok_and(|model| model != job.model);
+    let name = job.model_name.as_deref().map(|it| {
+        if changed(it) { format!("{it} with another shape, ") } else { format!("{it}, ") }
+    });
+    let name = name.unwrap_or_default();
     let nodes = if cluster.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", cluster.nodes) };
     let pods =
         if cluster.pods == 1 { String::new() } else { format!(", pods {}x{}", cluster.pods, cluster.gpus) };
@@ -69,7 +73,13 @@ pub(crate) fn bottleneck(job: &Job, step: &Step) -> String {
                 .to_owned(),
         ),
         Kind::Launch => Some("layers are too small for the GPU: larger micro-batches or CUDA graphs help".to_owned()),
-        Kind::Pcie => Some("offloaded parameters cross PCIe twice in each micro-batch".to_owned()),
+        Kind::Pcie if job.run.offload.params => {
+            Some("offloaded parameters cross PCIe twice in each micro-batch, gradients once".to_owned())
+        }
+        Kind::Pcie if job.run.offloads_gradients() => {
+            Some("gradients cross PCIe in each micro-batch: larger and fewer micro-batches copy less".to_owned())
+        }
+        Kind::Pcie => Some("gradients and parameters cross PCIe once a step".to_owned()),
         _ => None,
     };
     why.map_or(head.clone(), |why| format!("{head}. {why}"))
@@ -94,6 +104,27 @@ fn network(job: &Job) -> Option<String> {
     Some(format!("{who} {} x {} of {kind}{direct}", inter.nics, inter.rate))
 }
 
+/// Layers that Megatron does not divide over stages without a layout of them.
+fn uneven(job: &Job) -> Option<String> {
+    let (run, layers) = (&job.run, job.model.layers);
+    let pieces = run.pp.saturating_mul(run.vpp).max(1);
+    // Embedding and head can count as a layer each.
+    let even = layers.is_multiple_of(pieces) || layers.saturating_add(2).is_multiple_of(pieces);
+    (run.framework == Framework::Megatron && !even).then(|| {
+        let vpp = if run.vpp > 1 { format!(" x {} vpp", run.vpp) } else { String::new() };
+        format!(
+            "{layers} layers cannot be divided evenly over {} stages{vpp}: Megatron-LM needs --pipeline-model-parallel-layout",
+            run.pp
+        )
+    })
+}
+
+/// What no input says, in one sentence.
+pub(crate) fn assumed<'a>(all: impl Iterator<Item = &'a String>) -> Option<String> {
+    let all: Vec<&str> = all.map(String::as_str).collect();
+    (!all.is_empty()).then(|| format!("assumed: {}", all.join(", ")))
+}
+
 /// What a reader should know besides.
 pub(super) fn remarks(job: &Job, step: &Step) -> Vec<String> {
     let mut notes = Vec::new();
@@ -101,6 +132,7 @@ pub(super) fn remarks(job: &Job, step: &Step) -> Vec<String> {
     if memory.host_available.is_some_and(|it| memory.host.0 > it.0) {
         notes.push("the memory of a node is too small for what is offloaded".to_owned());
     }
+    notes.extend(uneven(job));
     if memory.is_tight() {
         notes.push(format!(
             "memory is tight: one of ten runs needs more than {} GiB, and the GPU has {}",
@@ -159,10 +191,14 @@ impl Predict {
             seconds(self.step_time_s),
             seconds(self.interval_s[0]),
             seconds(self.interval_s[1]),
-            if self.fits {
-                format!("{} of {} GiB of each GPU", shown(memory.total), shown(memory.available))
-            } else {
-                format!("does not fit: {} GiB of {}", shown(memory.total), shown(memory.available))
+            match memory.host_available.filter(|it| memory.host > *it) {
+                _ if self.fits => format!("{} of {} GiB of each GPU", shown(memory.total), shown(memory.available)),
+                Some(available) if memory.total <= memory.available => format!(
+                    "does not fit: offloaded states need {} GiB of each node's {}",
+                    shown(memory.host),
+                    shown(available)
+                ),
+                _ => format!("does not fit: {} GiB of {}", shown(memory.total), shown(memory.available)),
             }
         );
         match &self.measured {
