@@ -133,6 +133,7 @@ mod tests {
         job.run.offload.optimizer = true;
         job.run.zero = 1;
         // A written file leaves nothing open.
+        (job.assumed, job.assumed_layout) = (Vec::new(), Vec::new());
         job.notes.clear();
         let again = Job::read(&file.with(&job.run)).unwrap();
         assert_eq!(again, job);

@@ -162,7 +162,9 @@ impl Job {
         let cluster = cluster(&file.cluster.0, &mut notes)?;
         let run = run(&file.run.0, &cluster, &mut notes)?;
         let (assumed, assumed_layout) = (assumed(&file.run.0, &run), assumed_layout(&file.run.0, &run));
-        for (key, number) in [("steps", file.run.0.steps), ("omp_threads", file.run.0.omp_threads.map(u64::from))] {
+        for (key, number) in
+            [("steps", file.run.0.steps), ("omp_threads", file.run.0.omp_threads.map(u64::from))]
+        {
             if number == Some(0) {
                 return wrong(format!("`{key}` in [run] is 0: it must be at least 1"));
             }
@@ -242,7 +244,10 @@ fn types(value: &Value, table: &str, types: &[(&str, &str)]) -> Result<(), JobEr
                 format!("a whole number from 0 to {most}"),
             ),
             // JSON, in which jobs are passed on, has no NaN and no infinity: they are null.
-            "f64" => (value.as_f64().is_some_and(|it| (0.0..=1e9).contains(&it)), "a number from 0 to 1e9".to_owned()),
+            "f64" => (
+                value.as_f64().is_some_and(|it| (0.0..=1e9).contains(&it)),
+                "a number from 0 to 1e9".to_owned(),
+            ),
             "bool" => (value.is_boolean(), "true or false".to_owned()),
             "String" => (value.is_string(), "a text in quotes".to_owned()),
             "InterTable" => {

@@ -125,7 +125,11 @@ pub(super) fn read(options: &Options, place: &Place, draft: &mut Draft) -> Resul
         let usual = match *name {
             // Experts are taken as whole on a rank where they are divided at all.
             "expert_tensor_parallel_size" => {
-                if draft.number("run.ep").is_some_and(|it| it > 1) { Some(1) } else { draft.number("run.tp") }
+                if draft.number("run.ep").is_some_and(|it| it > 1) {
+                    Some(1)
+                } else {
+                    draft.number("run.tp")
+                }
             }
             _ => None,
         };

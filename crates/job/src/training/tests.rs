@@ -148,7 +148,8 @@ fn settings_of_deepspeed_make_a_run() {
         (&json!("deepspeed"), &json!(3), &json!(64))
     );
     assert_eq!((&run["offload"], &run["overlap"]), (&json!({"optimizer": true}), &json!(false)));
-    assert!(done.notes[0].contains("sequences of 2048 tokens (seq)"), "{:?}", done.notes);
+    // What no input says is left to the defaults of a job file.
+    assert_eq!((&run["seq"], &run["recompute"]), (&Value::Null, &Value::Null));
     assert!(done.notes.iter().any(|it| it.contains("not modelled: bucket sizes of ZeRO")));
     let ignored =
         job(&[("ds.json", r#"{"zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}"#)])
@@ -188,7 +189,7 @@ fn what_the_trainer_fills_in_comes_from_its_arguments() {
         (&alone.job["run"]["micro_batch"], &alone.job["run"]["global_batch"]),
         (&json!(8), &json!(64))
     );
-    assert!(alone.notes[0].contains("the default of the Trainer"), "{:?}", alone.notes);
+    assert!(alone.assumed.iter().any(|it| it.contains("the default of the Trainer")), "{:?}", alone.assumed);
     let arguments = r#"{"output_dir": "x", "per_device_train_batch_size": 2, "gradient_accumulation_steps": 16, "bf16": true, "gradient_checkpointing": true,
         "deepspeed": "ds.json", "model_name_or_path": "meta-llama/Meta-Llama-3-8B-Instruct", "max_steps": 100, "optim": "adafactor"}"#;
     let machine = ("cluster.instance", json!("p5.48xlarge"));
@@ -259,7 +260,8 @@ fn options_alone_and_old_scripts_are_read() {
     );
     assert_eq!((&done.job["cluster"]["pods"], &done.job["cluster"]["nodes"]), (&json!("1x4"), &json!(2)));
     assert_eq!(done.job["model"]["vocab"], 50432);
-    assert!(done.notes[0].contains("a vocabulary of 50432, that of GPT-2 (vocab)"), "{:?}", done.notes);
+    let vocabulary = "a vocabulary of 50432, that of GPT-2 (vocab)";
+    assert!(done.assumed.iter().any(|it| it == vocabulary), "{:?}", done.assumed);
     // The same options without a launcher.
     let options = old.split_once("pretrain_gpt.py ").unwrap().1.replace("ds.json", "none.json");
     let done =
@@ -398,4 +400,41 @@ fn circles_and_damaged_files_are_named() {
     let files = [("b.sh", "source a.sh\n"), ("a.sh", "source b.sh\n")];
     let error = job_with(&files, &[("a.sh", "\nsource b.sh\n")], &[]).unwrap_err();
     assert_eq!(error, "b.sh:1: sources a.sh, which is already being read: a circle");
+}
+
+#[test]
+fn a_batch_is_divided_as_the_framework_does() {
+    // DeepSpeed accumulates nothing unless it is told to.
+    let settings = ("ds.json", r#"{"train_batch_size": 64, "zero_optimization": {"stage": 2}}"#);
+    let done = job(&[settings]).unwrap();
+    assert_eq!(done.job["run"]["micro_batch"], json!(8));
+    assert!(done.assumed.iter().any(|it| it.contains("no accumulated steps")), "{:?}", done.assumed);
+    // A flag of plumb says nothing of how it is divided: the default of a job file counts.
+    let flags = [
+        ("cluster.instance", json!("p5.48xlarge")),
+        ("run.global_batch", json!(64)),
+        ("run.framework", json!("fsdp")),
+    ];
+    let done = job_with(
+        &[],
+        &[("--megatron", "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --vocab-size 32000")],
+        &flags,
+    );
+    assert_eq!(done.unwrap().job["run"]["micro_batch"], Value::Null);
+}
+
+#[test]
+fn accelerate_reduces_in_16_bits_and_adapters_are_refused() {
+    let machine = ("cluster.instance", json!("p5.48xlarge"));
+    let of = |more: &str| {
+        let command = format!(
+            "accelerate launch --num_processes 8 train.py --model_name_or_path meta-llama/Meta-Llama-3-8B --bf16 --per_device_train_batch_size 1 {more}"
+        );
+        job_with(&[], &[("the command", &command)], std::slice::from_ref(&machine))
+    };
+    assert_eq!(of("--fsdp full_shard").unwrap().job["run"]["reduce_dtype"], json!("bf16"));
+    assert_eq!(of("").unwrap().job["run"]["reduce_dtype"], Value::Null);
+    let refused = of("--fsdp full_shard --use_peft --lora_r 16").unwrap_err();
+    assert!(refused.starts_with("--use_peft (the command:1): plumb predict models"), "{refused}");
+    assert!(of("--load_in_4bit").is_err() && of("--use_peft false").is_ok());
 }

@@ -312,10 +312,11 @@ impl Plan {
         if self.groups.is_empty() {
             return Ok(());
         }
-        writeln!(out, "\n  {:<6} {:>6} {:>7}  {:<22} link", "group", "ranks", "groups", "the first")?;
+        let names = self.groups.iter().map(|it| it.group.len()).max().unwrap_or(0).max(6);
+        writeln!(out, "\n  {:<names$} {:>6} {:>7}  {:<22} link", "group", "ranks", "groups", "the first")?;
         for it in &self.groups {
             let start =
-                format!("  {:<6} {:>6} {:>7}  {:<22} ", it.group, it.size, count(it.count), first(it));
+                format!("  {:<names$} {:>6} {:>7}  {:<22} ", it.group, it.size, count(it.count), first(it));
             let indent = start.chars().count();
             for (i, line) in wrap(&it.link, width.saturating_sub(indent).max(24)).into_iter().enumerate() {
                 if i == 0 { writeln!(out, "{start}{line}")? } else { writeln!(out, "{:indent$}{line}", "")? }

@@ -28,7 +28,7 @@ pub(super) fn picture(drawing: &Drawing, with_head: bool) -> Picture {
     if with_head {
         canvas.words((24.0, 36.0), "h1", &title);
         let interval = format!("between {} and {}", step.interval.0, step.interval.1);
-        canvas.words((24.0 + 12.5 * length(&title) / 7.0, 36.0), "soft", &interval);
+        canvas.words((36.0 + 14.0 * length(&title) / 7.0, 36.0), "soft", &interval);
         y = 58.0;
         for line in wrap(&drawing.job, 165) {
             canvas.words((24.0, y), "soft", &line);

@@ -14,9 +14,10 @@ pub(crate) fn describe(job: &Job) -> String {
     let (run, cluster) = (&job.run, &job.cluster);
     let billions = job.model.parameters() / 1e9;
     let changed = |it: &str| models::find(it).is_ok_and(|model| model != job.model);
-    let name = job.model_name.as_deref().map(|it| {
-        if changed(it) { format!("{it} with another shape, ") } else { format!("{it}, ") }
-    });
+    let name = job
+        .model_name
+        .as_deref()
+        .map(|it| if changed(it) { format!("{it} with another shape, ") } else { format!("{it}, ") });
     let name = name.unwrap_or_default();
     let nodes = if cluster.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", cluster.nodes) };
     let pods =
@@ -104,17 +105,16 @@ fn network(job: &Job) -> Option<String> {
     Some(format!("{who} {} x {} of {kind}{direct}", inter.nics, inter.rate))
 }
 
-/// Layers that Megatron does not divide over stages without a layout of them.
+/// Pieces of interleaved stages with unequal numbers of layers.
 fn uneven(job: &Job) -> Option<String> {
     let (run, layers) = (&job.run, job.model.layers);
     let pieces = run.pp.saturating_mul(run.vpp).max(1);
     // Embedding and head can count as a layer each.
     let even = layers.is_multiple_of(pieces) || layers.saturating_add(2).is_multiple_of(pieces);
-    (run.framework == Framework::Megatron && !even).then(|| {
-        let vpp = if run.vpp > 1 { format!(" x {} vpp", run.vpp) } else { String::new() };
+    (run.framework == Framework::Megatron && run.vpp > 1 && !even).then(|| {
         format!(
-            "{layers} layers cannot be divided evenly over {} stages{vpp}: Megatron-LM needs --pipeline-model-parallel-layout",
-            run.pp
+            "{layers} layers cannot be divided evenly into {} x {} pieces (pp x vpp): Megatron-LM needs --pipeline-model-parallel-layout",
+            run.pp, run.vpp
         )
     })
 }
@@ -192,7 +192,8 @@ impl Predict {
             seconds(self.interval_s[0]),
             seconds(self.interval_s[1]),
             match memory.host_available.filter(|it| memory.host > *it) {
-                _ if self.fits => format!("{} of {} GiB of each GPU", shown(memory.total), shown(memory.available)),
+                _ if self.fits =>
+                    format!("{} of {} GiB of each GPU", shown(memory.total), shown(memory.available)),
                 Some(available) if memory.total <= memory.available => format!(
                     "does not fit: offloaded states need {} GiB of each node's {}",
                     shown(memory.host),
