@@ -290,10 +290,18 @@ fn measured_memory_is_met_and_none_that_was_exceeded_fits() {
 }
 
 #[test]
+fn models_of_transformers_are_met() {
+    let (times, memory) = training::page::predicted_passes(&Calibration::published());
+    let (times, memory) = (training::page::errors(&times).unwrap(), training::page::errors(&memory).unwrap());
+    assert!(times.count > 30 && times.mean < 0.05, "{} of {}", times.mean, times.count);
+    assert!(memory.mean < 0.03, "{}", memory.mean);
+}
+
+#[test]
 fn the_page_of_accuracy_is_that_of_these_constants() {
     let calibration = Calibration::published();
     let page = include_str!("../../../docs/accuracy-training.md");
-    for rows in [rows::published(), rows::unseen()] {
+    for rows in [rows::published(), rows::unseen(), rows::later()] {
         for family in rows::families(&rows) {
             let Some(it) = training::page::errors(&training::page::pairs(&rows, family, &calibration)) else {
                 continue;

@@ -38,6 +38,43 @@ pub(crate) fn unseen() -> Vec<Row> {
     of_repository(include_str!("../../tests/data/training-unseen.csv"))
 }
 
+/// Those of publications that were collected when all constants and mechanisms stood.
+pub(crate) fn later() -> Vec<Row> {
+    of_repository(include_str!("../../tests/data/training-later.csv"))
+}
+
+/// Passes of whole models of transformers on one H200: `tools/kernels/steps.py`. The optimizer is not part of them.
+pub(crate) struct Passes {
+    pub(crate) job: Job,
+    pub(crate) seconds: f64,
+    /// GiB besides weights and gradients.
+    pub(crate) activations: f64,
+}
+
+pub(crate) fn passes() -> Vec<Passes> {
+    let text = include_str!("../../../../tools/kernels/h200-steps.jsonl");
+    let lines = text.lines().filter_map(|it| serde_json::from_str::<Value>(it).ok());
+    // What is compiled has fused kernels.
+    lines
+        .filter(|it| it["kind"] == "step" && it["compiled"] == json!(false))
+        .map(|it| passes_of(&it))
+        .collect()
+}
+
+fn passes_of(line: &Value) -> Passes {
+    let job = json!({
+        "model": { "name": line["model"], "layers": line["layers"], "tied_embeddings": false },
+        "cluster": { "gpu": "H200", "gpus_per_node": 1 },
+        "run": {
+            "framework": "ddp", "model_code": "transformers", "seq": line["seq"], "micro_batch": line["micro_batch"],
+            "global_batch": line["micro_batch"], "recompute": if line["checkpoint"] == json!(true) { "full" } else { "none" },
+        },
+    });
+    let number = |key: &str| line[key].as_f64().unwrap_or(0.0);
+    let job = Job::of_value(job).unwrap_or_else(|error| panic!("{error}"));
+    Passes { job, seconds: number("seconds"), activations: number("activations_gib") }
+}
+
 fn of_repository(text: &str) -> Vec<Row> {
     read(text).into_iter().map(|it| it.unwrap_or_else(|error| panic!("{error}"))).collect()
 }
@@ -80,6 +117,17 @@ fn row(columns: &[&str], line: &str) -> Result<Row, String> {
     for key in ["head_width", "experts", "experts_per_token", "moe_ffn", "moe_layers", "shared_experts"] {
         if let Some(number) = cells.get(key).filter(|it| it.is_number()) {
             job["model"][key] = number.clone();
+        }
+    }
+    if let Some(libraries) = cells.get("libraries").filter(|it| *it != "") {
+        job["run"]["libraries"] =
+            json!(libraries.as_str().map_or_else(|| libraries.to_string(), ToOwned::to_owned));
+    }
+    for (column, table, key) in
+        [("launch_blocking", "run", "launch_blocking"), ("tied", "model", "tied_embeddings")]
+    {
+        if cells.get(column).is_some_and(Value::is_number) {
+            job[table][key] = json!(flag(column));
         }
     }
     if cells.get("overlap").is_some_and(Value::is_number) {

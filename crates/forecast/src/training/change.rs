@@ -9,7 +9,7 @@ use super::job::{Job, JobError, reduces_half};
 use super::run::{Libraries, Precision, Recompute};
 
 /// What can be changed.
-pub const KEYS: [&str; 30] = [
+pub const KEYS: [&str; 31] = [
     "instance",
     "gpu",
     "network",
@@ -39,6 +39,7 @@ pub const KEYS: [&str; 30] = [
     "libraries",
     "launch_blocking",
     "reduce_dtype",
+    "model_code",
     "layers",
 ];
 
@@ -89,6 +90,13 @@ impl Job {
             "launch_blocking" => run.launch_blocking = Some(flag()?),
             "reduce_dtype" => {
                 run.reduces_half = Some(reduces_half(value).map_err(|_| bad("fp32, bf16 or fp16"))?);
+            }
+            "model_code" => {
+                run.transformers = match value {
+                    "transformers" => true,
+                    "fused" => false,
+                    _ => return Err(bad("transformers or fused")),
+                };
             }
             "instance" | "gpu" => {
                 let named = |error: JobError| JobError::new(format!("`{change}`: {error}"));
@@ -211,6 +219,7 @@ mod tests {
                 format!("{key}=current"),
                 format!("{key}=p4d.24xlarge"),
                 format!("{key}=H200"),
+                format!("{key}=fused"),
             ];
             assert!(some.iter().any(|it| job().with(it).is_ok()), "{key}");
         }

@@ -3,7 +3,7 @@
 //! An operator takes the time of its operations at what its kind reaches of the peak, plus the part of its memory traffic that
 //! is not hidden behind them, plus the start of its kernel.
 
-use super::constants::Constants;
+use super::constants::{Constants, Plain};
 use super::hardware::Gpu;
 use super::model::Model;
 use super::run::{Added, Framework, Precision, Recompute, Run};
@@ -84,12 +84,15 @@ impl Speed {
             (Precision::Fp8, Some(fast)) => quarter * fast * power * 1e12,
             _ => head,
         };
-        // Megatron's attention on Hopper comes from cuDNN; PyTorch runs kernels made for Ampere there.
-        let fused = run.framework == Framework::Megatron && (90..100).contains(&gpu.compute);
+        // Megatron's attention on Hopper comes from cuDNN. Published runs of PyTorch have kernels made for Ampere there; what transformers
+        // calls in PyTorch 2.11 is cuDNN's again (measured with tools/kernels/steps.py).
+        let fused =
+            (run.framework == Framework::Megatron || run.transformers) && (90..100).contains(&gpu.compute);
         let flash = flash * peak * if fused { attention.cudnn } else { 1.0 };
         let apart =
             if run.flash_attention || run.fuses_softmax(model.heads) { 0.0 } else { constants.host.softmax };
         let waits = if run.starts_one_by_one() { constants.host.blocking } else { 1.0 };
+        let host = if run.transformers { host * constants.plain.host } else { host };
         let host = waits * (host + apart + model.expert_share() * constants.experts.host) * 1e-6;
         Self {
             gemm: layers,
@@ -178,9 +181,12 @@ impl Speed {
         let memory = &constants.memory;
         let outside = if run.sequence_parallel { hidden / tp } else { hidden };
         let width = mlp.width;
-        let passes = memory.full * outside
+        // PyTorch has one kernel for the norms and activations of models without a gate.
+        let plain = if run.transformers && model.gated { constants.plain.clone() } else { Plain::default() };
+        let passes = (memory.full + plain.full) * outside
             + memory.heads * (queries + 2.0 * keys)
-            + memory.ffn * width
+            + plain.heads * (queries + keys)
+            + (memory.ffn + plain.ffn) * width
             + constants.experts.moved * mlp.moved;
         let elementwise = self.stream(2.0 * tokens * passes);
         let forward = Pass { matrices: qkv.0 + out.0 + mlp.forward, attention: core.0, elementwise };

@@ -14,6 +14,7 @@ groups! {
     memory: Memory { share, full, heads, ffn, backward, operators, head, optimizer },
     experts: Experts { launch, host, moved },
     host: Host { ampere, hopper, backward, collective, softmax, blocking },
+    plain: Plain { full, heads, ffn, norms, gate, host },
     comm: Comm { tensor_hidden, hidden, slowdown, sends_hidden, congestion, far, prefetch, slowest },
     early: Early { gathered, part },
     offload: Offload { pci, cpu_adam, threads },

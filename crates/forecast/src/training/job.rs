@@ -108,7 +108,7 @@ keys! { RunTable {
     framework: String, tp: u32, pp: u32, vpp: u32, cp: u32, ep: u32, zero: u32, offload: OffloadTable, seq: u32,
     micro_batch: u32, global_batch: u32, precision: String, recompute: String, sequence_parallel: bool,
     flash_attention: bool, omp_threads: u32, overlap: bool, expert_overlap: bool, libraries: String, launch_blocking: bool,
-    reduce_dtype: String, steps: u64, startup_s: f64,
+    reduce_dtype: String, model_code: String, steps: u64, startup_s: f64,
 } }
 
 keys! { OffloadTable { params: bool, optimizer: bool } }
@@ -594,6 +594,15 @@ fn run(table: &RunTable, cluster: &Cluster, notes: &mut Vec<String>) -> Result<R
         libraries,
         launch_blocking: table.launch_blocking,
         reduces_half: table.reduce_dtype.as_deref().map(reduces_half).transpose()?,
+        transformers: match table.model_code.as_deref() {
+            None | Some("fused") => false,
+            Some("transformers") => true,
+            Some(other) => {
+                return wrong(format!(
+                    "`model_code` in [run] is `{other}`: it must be transformers or fused"
+                ));
+            }
+        },
         with_deepspeed: match table.framework.as_deref() {
             Some("megatron-lm") => Some(false),
             Some("megatron-deepspeed") => Some(true),

@@ -22,11 +22,13 @@ struct Activations {
 }
 
 impl Activations {
-    fn new(model: &Model, run: &Run) -> Self {
+    fn new(constants: &Constants, model: &Model, run: &Run) -> Self {
         let hidden = f64::from(model.hidden);
+        let (norms, gate) =
+            if run.transformers { (constants.plain.norms, constants.plain.gate) } else { (0.0, 0.0) };
         // Two norms' inputs, inputs of two products; two masks of dropout, which models with a gate do not have.
-        let outside = if model.gated { 8.0 * hidden } else { 10.0 * hidden };
-        let wide = |width: f64| if model.gated { 6.0 * width } else { 4.0 * width };
+        let outside = if model.gated { (8.0 + norms) * hidden } else { 10.0 * hidden };
+        let wide = |width: f64| if model.gated { (6.0 + gate) * width } else { 4.0 * width };
         let share = model.expert_share();
         // A token stands once for each expert that it uses, before and after.
         let used = model.experts.map_or(0.0, |it| {
@@ -106,7 +108,7 @@ pub(crate) fn memory(
     let (dp, micro_batches) = (counts.dp as f64, counts.micro_batches as f64);
     let (tp, pp, vpp) = (f64::from(run.tp), f64::from(run.pp), f64::from(run.vpp));
     let tokens = f64::from(run.micro_batch) * f64::from(run.seq) / f64::from(run.cp);
-    let (whole, kept) = Activations::new(model, run).of_layer(model, run, tokens);
+    let (whole, kept) = Activations::new(constants, model, run).of_layer(model, run, tokens);
     let vocabulary = model.embedding_parameters() / tp;
     // Each stage that waits for gradients keeps its micro-batches: the first one has the most.
     let waiting = if run.vpp > 1 { pp * (1.0 + (pp - 1.0) / (pp * vpp)) } else { pp.min(micro_batches) };

@@ -140,7 +140,11 @@ impl<'a> Predictor<'a> {
         let spread = &self.constants.spread;
         if run.offload.optimizer || run.offload.params {
             spread.offload
-        } else if matches!(self.cluster.gpu.compute, 80 | 90) && self.model.experts.is_none() && run.cp == 1 {
+        } else if matches!(self.cluster.gpu.compute, 80 | 90)
+            && matches!(run.framework, Framework::Megatron | Framework::Fsdp)
+            && self.model.experts.is_none()
+            && run.cp == 1
+        {
             spread.known
         } else {
             spread.unknown

@@ -156,6 +156,8 @@ pub struct Run {
     pub launch_blocking: Option<bool>,
     /// Whether gradients are reduced in 16 bits or in FP32; `None` for what the framework does.
     pub reduces_half: Option<bool>,
+    /// Whether the model is that of transformers, whose norms, positions and activations are several kernels each.
+    pub transformers: bool,
     /// Whether Megatron is that of DeepSpeed; `None` for what attention and `ZeRO` say.
     pub with_deepspeed: Option<bool>,
 }

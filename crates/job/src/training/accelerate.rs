@@ -55,6 +55,8 @@ pub(super) fn read(inputs: &mut Inputs<'_>, tree: &Tree, root: NodeId, file: &st
         }
         "FSDP" => {
             draft.state("run.framework", "fsdp", "distributed_type", &place);
+            let half = if draft.text("run.precision") == Some("fp16") { "fp16" } else { "bf16" };
+            draft.set("run.reduce_dtype", half, "accelerate", &place, Weight::Follows);
             let Some(inner) = tree.get(root, "fsdp_config") else { return Ok(()) };
             let settings = Options::of_tree(tree, inner, file);
             let strategy = settings.get(&["fsdp_sharding_strategy", "fsdp_reshard_after_forward"]);

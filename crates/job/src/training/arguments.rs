@@ -82,6 +82,15 @@ pub(super) fn read(options: &Options, place: &Place, draft: &mut Draft) -> Resul
         }
     }
     precision(options, draft);
+    // The model of transformers as it is, unless its kernels are replaced or fused by a compiler.
+    let fused = options.on(&["use_liger_kernel"]) || options.on(&["torch_compile"]);
+    draft.set(
+        "run.model_code",
+        if fused { "fused" } else { "transformers" },
+        "the Trainer",
+        place,
+        Weight::Follows,
+    );
     if let Some(setting) = options.get(&["gradient_checkpointing", "activation_checkpointing", "recompute"]) {
         let recompute = if setting.is_on() { "full" } else { "none" };
         draft.state("run.recompute", recompute, &setting.called, &setting.place);
@@ -92,8 +101,7 @@ pub(super) fn read(options: &Options, place: &Place, draft: &mut Draft) -> Resul
         draft.set("run.flash_attention", fused, &attention.called, &attention.place, Weight::Follows);
     }
     for (name, what) in [
-        ("torch_compile", "torch_compile"),
-        ("use_liger_kernel", "use_liger_kernel"),
+        ("use_liger_kernel", "the fused loss of use_liger_kernel"),
         ("packing", "packing"),
         ("group_by_length", "group_by_length (all sequences are taken as full)"),
         ("offload_activations", "offload_activations"),
