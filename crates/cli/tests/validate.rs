@@ -166,15 +166,19 @@ fn ci_systems_get_a_test_case_for_each_machine() {
     let answer = validate(&["--replay", &folder.path().to_string_lossy(), "--format", "junit"]);
     assert_eq!(answer.code, Some(1), "{}", answer.stderr);
     let text = &answer.stdout;
-    assert_eq!(text.matches("<testcase classname=\"plumb.machine\"").count(), 9, "{text}");
+    assert_eq!(text.matches("<testcase classname=\"plumb.machine\"").count(), 10, "{text}");
+    assert!(
+        text.contains("<testcase classname=\"plumb.machine\" name=\"gpu-07\">\n      <failure"),
+        "{text}"
+    );
     assert!(
         text.contains(
             "<testcase classname=\"plumb.finding\" name=\"node gpu-07\">\n      <failure type=\"error\""
         ),
         "{text}"
     );
-    // The verdict and the machine.
-    assert!(text.contains("failures=\"2\""), "{text}");
+    // The verdict, the finding and the machine.
+    assert!(text.contains("failures=\"3\""), "{text}");
 }
 
 #[test]

@@ -381,8 +381,17 @@ impl Drive {
         // The run knows it as ended now, if all of it has.
         if let Some(ended) = self.run.launches().last().filter(|it| it.number == launch.number) {
             let line = report::launched(&self.run, ended);
-            let mark = if line.ok { "" } else { "  <- low" };
-            self.progress.line(stage, name, &format!("{}: {}{mark}", line.what, line.result));
+            let mark = match line.ok {
+                true => "",
+                false if line.result.starts_with("failed") => "",
+                false => "  <- low",
+            };
+            let failed = match &line.failures[..] {
+                [] => String::new(),
+                [one] => format!("  <- {one}"),
+                [one, ..] => format!("  <- {one}, and {} more", line.failures.len() - 1),
+            };
+            self.progress.line(stage, name, &format!("{}: {}{mark}{failed}", line.what, line.result));
         }
         Ok(())
     }

@@ -78,7 +78,7 @@ impl Validate {
                     }));
                     suspects.extend(measured_once(fleet, set, judgement));
                     not_known.extend(
-                        open(fleet, &judgement.open, &samples(set))
+                        open(fleet, &judgement.open, &samples(set), judgement.split.as_ref())
                             .into_iter()
                             .map(|it| format!("{name}: {it}")),
                     );
