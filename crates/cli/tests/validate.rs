@@ -224,6 +224,10 @@ fn what_cannot_be_is_refused_in_words() {
         (&["--replay", "/nowhere"], "/nowhere"),
         (&["--simulate", ""], "the keys are nodes"),
         (&["--mode", "healthcheck", "--hosts", "h1"], "they do not go with --hosts"),
+        (&["--simulate", "nodes=4", "--svg", "/nonexistent/a.svg"], "/nonexistent/a.svg: No such file"),
+        (&["--simulate", "nodes=4", "--svg", "/tmp"], "/tmp: is a directory"),
+        (&["--hosts", "/tmp"], "/tmp: is a folder"),
+        (&["--hosts", "/tmp/no-such-hostfile"], "no such file"),
         (
             &["--replay", "crates/cli/tests/data/validations/one-gpu-each", "--least", "3"],
             "the validation recorded what it needs",

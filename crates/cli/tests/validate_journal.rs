@@ -19,13 +19,21 @@ struct Journal {
     hosts: Vec<&'static str>,
     /// Machines that do not answer.
     silent: Vec<&'static str>,
+    /// Why they do not.
+    reason: fn(&str) -> String,
     engine: Option<Engine>,
     links: Links,
 }
 
 impl Journal {
     fn of(hosts: &[&'static str]) -> Self {
-        Self { hosts: hosts.to_vec(), silent: Vec::new(), engine: Some(Engine::Host), links: Links::Few }
+        Self {
+            hosts: hosts.to_vec(),
+            silent: Vec::new(),
+            reason: |_| "connection refused".to_owned(),
+            engine: Some(Engine::Host),
+            links: Links::Few,
+        }
     }
 
     /// `rate` says what a launch reaches between these machines, or why it failed.
@@ -51,9 +59,9 @@ impl Journal {
             text.push('\n');
             run.take(line);
         };
-        let failed = Failed { text: "connection refused".to_owned(), action: "start sshd there".to_owned() };
         for host in &self.hosts {
-            let failed = self.silent.contains(host).then(|| failed.clone());
+            let failed = || Failed { text: (self.reason)(host), action: "start sshd there".to_owned() };
+            let failed = self.silent.contains(host).then(failed);
             let host = (*host).to_owned();
             let reached = Reached { host, failed, address: None, version: None, clock_s: None };
             add(&mut run, Entry::Reached(reached));
@@ -204,6 +212,16 @@ fn machines_that_cannot_be_used_for_one_reason_are_one_entry() {
         let fails = junit.contains(&format!("{case}>\n      <failure"));
         assert!(junit.contains(&case) && fails == (host != "h1"), "{host}: {junit}");
     }
+}
+
+#[test]
+fn what_else_is_wrong_is_not_hidden_behind_names() {
+    let reason = |host: &str| {
+        if host == "h6" { "asks for a password".to_owned() } else { format!("no answer ({host})") }
+    };
+    let journal = Journal { silent: vec!["h2", "h3", "h4", "h5", "h6"], reason, ..Journal::of(&SIX) };
+    let answer = replay(&journal.written("journal-more", |_, _| Ok(23.5)), &[]);
+    assert!(answer.stdout.contains("\n  and h6: asks for a password (-v)\n"), "{}", answer.stdout);
 }
 
 #[test]

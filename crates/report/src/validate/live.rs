@@ -237,10 +237,16 @@ fn explain_failure(run: &Run, accused: &mut Accused) {
     let reason = reasons.iter().rev().find(|it| about(it)).or_else(|| reasons.iter().max_by_key(often));
     let Some(reason) = reason else { return };
     accused.text = format!("{} ({reason})", accused.text);
-    if NOT_CONNECTED.iter().any(|it| reason.contains(it)) {
+    if reason.contains(NOT_RESOLVED) {
+        RESOLVE.clone_into(&mut accused.action);
+    } else if NOT_CONNECTED.iter().any(|it| reason.contains(it)) {
         CONNECT.clone_into(&mut accused.action);
     }
 }
+
+/// How ranks say that a name has no address there.
+const NOT_RESOLVED: &str = "does not resolve";
+const RESOLVE: &str = "add the names of these machines to DNS, or to /etc/hosts on each of them";
 
 /// How ranks say that they did not find each other.
 const NOT_CONNECTED: &[&str] = &["did not join", "cannot connect", "rendezvous"];
@@ -756,7 +762,7 @@ fn out_of_fleet(validation: &Validation) -> Vec<Host> {
 }
 
 /// One word for a shell.
-fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     let plain = |it: char| it.is_ascii_alphanumeric() || "/._-+,:@%=".contains(it);
     if !text.is_empty() && text.chars().all(plain) {
         text.to_owned()

@@ -15,7 +15,7 @@ use std::io::{self, Write};
 use ::validate::{Class, Verdict};
 use serde::Serialize;
 
-pub use live::{Beside, Gpus, Unfit, launched};
+pub use live::{Beside, Gpus, Unfit, launched, quoted};
 pub(crate) use matrix::Matrix;
 pub(crate) use svg::class_percent;
 pub(crate) use text::errors;
