@@ -130,7 +130,7 @@ fn a_machine_without_a_gpu_is_unknown_until_something_says_what_it_should_have()
     let other = folder.path().join("login2.json");
     let text = fs::read_to_string(&login).unwrap().replace("login1", "login2");
     fs::write(&other, text).unwrap();
-    let several = node(&[&login, &other.to_string_lossy().into_owned()]);
+    let several = node(&[&login, &other.to_string_lossy()]);
     assert_eq!(several.code, Some(2), "{several:?}");
     assert!(several.stdout.contains("could not be judged: login1"), "{}", several.stdout);
     // Beside nodes with GPUs it is the odd one.

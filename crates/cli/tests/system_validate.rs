@@ -456,3 +456,21 @@ fn slurm_runs_it_in_three_ways() {
     let json = serde_json::from_slice(&said).unwrap_or_else(|error| panic!("{error}: {stderr}"));
     go(&Said { code: ended.status.code(), json, stderr }, "srun");
 }
+
+/// Slurm knows addresses that the nodes themselves do not.
+#[test]
+fn slurm_with_names_that_do_not_resolve_on_the_nodes() {
+    let hosts = Hosts::with_slurm(3);
+    for host in 1..=3 {
+        let hide = "echo 127.0.0.1 localhost > /tmp/localhost && mount --bind /tmp/localhost /etc/hosts";
+        hosts[host].run("sh", &["-c", hide]);
+    }
+    let mut salloc = hosts.slurm_command("salloc");
+    salloc.args(["-N3", "--quiet", PLUMB, "validate", "--format", "json", "--slurm", "--links", "few"]);
+    salloc.args(["--gpus", "0", "--timeout", "15s", "--results", &hosts.file("results")]);
+    let said = Said::of(Running::start(&mut salloc));
+    let text = said.json["text"].as_str().unwrap();
+    assert_eq!(said.code, Some(2), "{text}\n{}", said.stderr);
+    assert!(text.contains("does not resolve"), "{text}\n{}", said.stderr);
+    hosts.are_left();
+}

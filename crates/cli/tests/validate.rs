@@ -240,6 +240,29 @@ fn what_cannot_be_is_refused_in_words() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn hostfiles_are_read_as_launchers_read_them() {
+    let folder = Folder::new("validate-hostfile");
+    let path = folder.path().join("hosts");
+    let shown = |text: &str| {
+        fs::write(&path, text).unwrap();
+        validate(&["--hosts", &path.to_string_lossy(), "--dry-run"])
+    };
+    let answer = shown("\u{feff}h1:8\nh2 slots=8\n");
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+    assert!(answer.stderr.contains("h1:8 is 8 processes on h1"), "{}", answer.stderr);
+    assert!(
+        answer.stdout.contains("-O check -- h1\n") && !answer.stdout.contains("'-p'"),
+        "{}",
+        answer.stdout
+    );
+    let answer = shown("h1 h2\nh3\n");
+    assert_eq!(answer.code, Some(2), "{}", answer.stdout);
+    let says = format!("{}: line 1: host \"h2\": is not a setting", path.display());
+    assert!(answer.stderr.contains(&says), "{}", answer.stderr);
+}
+
 #[test]
 fn the_json_is_as_its_schema_says() {
     let text = fs::read_to_string(root().join("docs/validate.schema.json")).unwrap();

@@ -264,10 +264,8 @@ fn a_run_that_failed_is_failed_at_every_size() {
     let folder = pairs("replay-fails-later", 8, |_| {});
     for one in 1..=8 {
         for other in one + 1..=8 {
-            let text = match [one, other].contains(&4) {
-                true => fails_later(vec![one, other], 4),
-                false => two_sizes(vec![one, other], 400.0),
-            };
+            let hosts = vec![one, other];
+            let text = if hosts.contains(&4) { fails_later(hosts, 4) } else { two_sizes(hosts, 400.0) };
             write(&folder, &format!("p{one}-{other}.log"), &text);
         }
     }

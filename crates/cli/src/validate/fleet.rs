@@ -241,7 +241,8 @@ fn listed(text: &str) -> Result<Vec<Host>, String> {
         let hosts = hosts_of_file(&lines).map_err(|error| format!("{text}: {error}"))?;
         let counted = |it: &&Host| {
             let word = it.slots().map(|slots| format!("{}:{slots}", it.name()));
-            word.is_some_and(|word| lines.split_whitespace().any(|it| it == word))
+            let words = || lines.trim_start_matches('\u{feff}').split_whitespace();
+            word.is_some_and(|word| words().any(|it| it == word))
         };
         if let Some(host) = hosts.iter().find(counted) {
             let slots = host.slots().unwrap_or_default();
