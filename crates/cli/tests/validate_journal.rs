@@ -23,6 +23,7 @@ struct Journal {
     reason: fn(&str) -> String,
     engine: Option<Engine>,
     links: Links,
+    least: Option<f64>,
 }
 
 impl Journal {
@@ -33,6 +34,7 @@ impl Journal {
             reason: |_| "connection refused".to_owned(),
             engine: Some(Engine::Host),
             links: Links::Few,
+            least: None,
         }
     }
 
@@ -47,7 +49,7 @@ impl Journal {
             budget_s: 1800,
             timeout_s: 60,
             links: self.links,
-            least: None,
+            least: self.least,
             seed: 1,
             asked: Asked { engine: self.engine, ..Asked::default() },
         };
@@ -161,6 +163,22 @@ fn a_pair_that_failed_once_was_not_slow() {
 }
 
 #[test]
+fn a_failure_beside_a_machine_that_is_taken_out_is_said_too() {
+    let folder =
+        Journal { silent: vec!["h6"], ..Journal::of(&SIX) }.written("journal-beside", |launch, _| {
+            if launch.step.name() == "scale" { Err("h3: killed by signal 9".to_owned()) } else { Ok(23.5) }
+        });
+    let answer = replay(&folder, &[]);
+    assert_eq!(answer.code, Some(1), "{}", answer.stdout);
+    let text = words(&answer);
+    assert!(
+        text.starts_with("NO-GO: take out or repair h6; the others reach 23.5 GB/s together; 4 machines"),
+        "{text}"
+    );
+    assert!(!text.contains("start training"), "{text}");
+}
+
+#[test]
 fn machines_that_may_have_lost_their_gpus_are_not_go() {
     let journal = Journal { engine: None, ..Journal::of(&SIX) };
     let answer = replay(&journal.written("journal-gpus", |_, _| Ok(23.5)), &[]);
@@ -189,6 +207,9 @@ fn machines_that_are_left_alone_are_not_the_headline() {
         says(&["h1", "h2"], &["h2"], "journal-one"),
         (Some(1), "NO-GO: h2 does not answer; one machine is left and was not compared".to_owned())
     );
+    let least = Journal { silent: vec!["h3"], least: Some(10.0), ..Journal::of(&SIX[..3]) };
+    let compared = replay(&least.written("journal-least", |_, _| Ok(23.5)), &[]).stdout;
+    assert!(compared.starts_with("NO-GO: take out or repair h3; the others reach 23.5 GB/s"), "{compared}");
     assert_eq!(
         says(&SIX, &["h1", "h2", "h3", "h5"], "journal-two"),
         (

@@ -121,12 +121,10 @@ impl Validate {
             not_known.insert(0, what.clone());
             verdict = if verdict == Verdict::Go { Verdict::Inconclusive } else { verdict };
         }
-        if verdict == Verdict::Go && misses_gpus(run, beside) {
-            not_known.insert(
-                0,
-                format!("{GPUS_UNKNOWN}: none was seen, and nothing says how many there should be"),
-            );
-            verdict = Verdict::Inconclusive;
+        if verdict != Verdict::Inconclusive && misses_gpus(run, beside) {
+            let unknown = format!("{GPUS_UNKNOWN}: none was seen, and nothing says how many there should be");
+            not_known.insert(0, unknown);
+            verdict = if verdict == Verdict::Go { Verdict::Inconclusive } else { verdict };
         }
         if let Some(why) = &beside.ended {
             not_known.insert(0, format!("what would have been measured next: {why}"));
@@ -137,7 +135,13 @@ impl Validate {
             );
         }
         let launches: Vec<Launch> = run.launches().iter().map(|it| launched(run, it)).collect();
-        let text = sentence(run, verdict, &findings, &blocked, &failed, beside);
+        let mut text = sentence(run, verdict, &findings, &blocked, &failed, beside);
+        let mut next = next(run, verdict, &blocked, beside);
+        // Those that are left are no proof yet.
+        if verdict == Verdict::NoGo && !failed.is_empty() {
+            text.push_str(&format!("; {}", failures::sentence(&failed)));
+            next = None;
+        }
         Self {
             schema: "plumb.validate/1",
             verdict: word(verdict),
@@ -145,7 +149,7 @@ impl Validate {
             source: source(run),
             hosts: run.chosen().map_or_else(|| plan.hosts.clone(), |it| it.hosts.clone()),
             stages: stages(run, beside, &unreachable, &failed),
-            next: next(run, verdict, &blocked, beside),
+            next,
             findings,
             notes,
             splits,
@@ -317,7 +321,8 @@ fn out_of_use(run: &Run, blocked: &[&Unfit]) -> String {
 fn left_uncompared(run: &Run, validation: &Validation, blocked: &[&Unfit]) -> Option<String> {
     let over =
         run.next().is_none() && run.lost().is_empty() && run.late().is_empty() && run.futile().is_none();
-    if blocked.is_empty() || !over || !validation.findings().is_empty() {
+    let judged = !validation.findings().is_empty() || validation.verdict() == Verdict::Go;
+    if blocked.is_empty() || !over || judged {
         return None;
     }
     match validation.search().fleet().len() {
