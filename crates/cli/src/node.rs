@@ -238,9 +238,15 @@ fn gather(paths: &[PathBuf]) -> Result<(Vec<NodeState>, Vec<String>), String> {
         }
         NodeState::read(&bytes).map_err(|reason| format!("{name}: {reason}"))
     };
-    let (mut states, mut unread) = (Vec::new(), Vec::new());
+    let (mut states, mut unread): (Vec<NodeState>, Vec<String>) = (Vec::new(), Vec::new());
     for path in paths {
         match read(path) {
+            // Two recordings of one look are one machine.
+            Ok(state) if states.contains(&state) => complain(&format!(
+                "note: {}: the same recording of {} is given again: it is counted once",
+                input::name(path),
+                report::clean(&state.host)
+            )),
             Ok(state) => states.push(state),
             Err(reason) => unread.push(reason),
         }

@@ -53,6 +53,21 @@ pub(crate) fn write_file(
     write(&mut bytes).and_then(|()| replace(path, &bytes)).map_err(|error| named(path, &error))
 }
 
+/// Whether [`write_file`] can write there, before what takes long; the error names the file.
+pub(crate) fn can_write(path: &Path) -> io::Result<()> {
+    let possible = match fs::metadata(path) {
+        _ if is_stream(path) => Ok(()),
+        Ok(it) if it.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        Ok(it) if !it.is_file() => Ok(()),
+        Ok(_) => OpenOptions::new().write(true).open(path).map(drop),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            link_target(path).and_then(|it| temporary(&it, b"")).map(drop)
+        }
+        Err(error) => Err(error),
+    };
+    possible.map_err(|error| named(path, &error))
+}
+
 /// Creates a new file with this name or, like nccl-tests, with a number appended. Returns its name.
 #[cfg(target_os = "linux")]
 pub(crate) fn write_new(

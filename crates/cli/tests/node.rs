@@ -121,7 +121,16 @@ fn a_machine_without_a_gpu_is_unknown_until_something_says_what_it_should_have()
         assert_eq!(missing.code, Some(1), "{expected:?}");
         assert!(missing.stdout.contains("error[node-gpu-missing]"), "{}", missing.stdout);
     }
-    let several = node(&[&login, &login]);
+    let nagios = node(&[&login, "--exit-style", "nagios"]).stdout;
+    assert!(nagios.starts_with("PLUMB UNKNOWN - login1"), "{nagios}");
+    let again = node(&[&login, &login]);
+    assert_eq!(again.code, Some(2), "{again:?}");
+    assert!(again.stderr.contains("the same recording of login1 is given again"), "{}", again.stderr);
+    assert!(!again.stdout.contains("2 nodes"), "{}", again.stdout);
+    let other = folder.path().join("login2.json");
+    let text = fs::read_to_string(&login).unwrap().replace("login1", "login2");
+    fs::write(&other, text).unwrap();
+    let several = node(&[&login, &other.to_string_lossy()]);
     assert_eq!(several.code, Some(2), "{several:?}");
     assert!(several.stdout.contains("could not be judged: login1"), "{}", several.stdout);
     // Beside nodes with GPUs it is the odd one.
@@ -229,6 +238,15 @@ fn a_nagios_plugin() {
         }
     }
     assert_eq!(node(&["/no/such/state.json", "--exit-style", "nagios"]).code, Some(3));
+}
+
+#[test]
+fn every_line_fits_the_terminal() {
+    let mut command = common::command(["node", &state("node04")]);
+    command.env("COLUMNS", "60");
+    let text = common::finish(command).stdout;
+    let long: Vec<&str> = text.lines().filter(|it| it.chars().count() > 60).collect();
+    assert!(long.is_empty(), "{long:#?}");
 }
 
 #[test]

@@ -58,7 +58,7 @@ impl Bed {
         // A validation goes on in the way it was started.
         if !arguments.contains(&"--resume") {
             let list = format!("h[1-{}]", self.count);
-            plumb.args(["--ssh-config", &self.ssh, "--timeout", "15s"]);
+            plumb.args(["--ssh-config", &self.ssh, "--timeout", "15s", "--gpus", "0"]);
             plumb.args(["--hosts", &list, "--results", &self.file(results)]);
         }
         Running::start(plumb.args(arguments))
@@ -122,7 +122,7 @@ fn a_healthy_fleet_is_go_and_its_results_say_the_same_again() {
     assert_eq!(said.json["stages"][7]["verdict"], "does not apply");
     let text = said.json["text"].as_str().unwrap();
     assert!(text.starts_with("GO for host memory over TCP: all 16 machines together reach "), "{text}");
-    assert!(text.ends_with("; GPUs were not measured"), "{text}");
+    assert!(text.ends_with(" MB/s"), "{text}");
     assert!(
         said.json["next"]["command"].as_str().unwrap().starts_with("torchrun --nnodes=16 "),
         "{:#}",
@@ -260,6 +260,51 @@ fn a_node_that_stops_in_the_middle_is_named() {
     said.is(1, &[("node", &["h5"])]);
 }
 
+/// One rank is killed in a launch that is made once; everything else is as it should be.
+#[test]
+fn a_launch_that_failed_once_is_not_go() {
+    let bed = Bed::new(6);
+    let running = bed.start("once", &["--links", "few"]);
+    running.until("the smoke test has run", || running.stderr().contains(" 3 smoke"));
+    testbed::until("a rank of the next launch", || {
+        let ranks = bed.hosts[3].all_processes().into_iter().filter(|it| is_rank(*it));
+        ranks.map(|it| signal(it, Signal::KILL)).count() > 0
+    });
+    let said = Said::of(running);
+    said.is(2, &[]);
+    let text = said.json["text"].as_str().unwrap();
+    assert!(
+        text.starts_with("INCONCLUSIVE: 4 machines together failed once (h3: killed by signal 9)"),
+        "{text}"
+    );
+    assert!(
+        said.stderr.contains("4 machines together: failed  <- h3: killed by signal 9"),
+        "{}",
+        said.stderr
+    );
+    bed.hosts.are_left();
+}
+
+/// Whether a process is `plumb bench`.
+fn is_rank(pid: u32) -> bool {
+    let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    command.split(|it| *it == 0).nth(1) == Some(b"bench")
+}
+
+/// Logins work, and ranks cannot reach each other.
+#[test]
+fn a_node_behind_a_firewall_has_the_reason_and_a_remedy() {
+    let bed = Bed::new(4);
+    let drop = "nft add table ip t; nft add chain ip t in '{ type filter hook input priority 0; policy accept; }'; nft add rule ip t in ct state new tcp dport != 22 drop";
+    bed.hosts[2].run("sh", &["-c", drop]);
+    let said = bed.validate("firewall", &["--links", "few"]);
+    said.is(1, &[("node", &["h2"])]);
+    let finding = &said.json["findings"][0];
+    let text = finding["text"].as_str().unwrap();
+    assert!(text.contains("did not join") || text.contains("connect"), "{text}");
+    assert!(finding["action"].as_str().unwrap().starts_with("check the firewall"), "{finding:#}");
+}
+
 #[test]
 fn a_node_with_other_limits_and_another_with_another_plumb() {
     let bed = Bed::new(hosts(6));
@@ -377,7 +422,8 @@ fn slurm_runs_it_in_three_ways() {
     let hosts = Hosts::with_slurm(4);
     hosts.limit_all(RATE);
     let arguments = |results: &str| {
-        let all = ["validate", "--format", "json", "--links", "few", "--results", &hosts.file(results)];
+        let results = hosts.file(results);
+        let all = ["validate", "--format", "json", "--links", "few", "--gpus", "0", "--results", &results];
         all.map(str::to_owned).to_vec()
     };
     let go = |said: &Said, way: &str| {
@@ -409,4 +455,22 @@ fn slurm_runs_it_in_three_ways() {
     let stderr = fs::read_to_string(&errors).unwrap_or_default();
     let json = serde_json::from_slice(&said).unwrap_or_else(|error| panic!("{error}: {stderr}"));
     go(&Said { code: ended.status.code(), json, stderr }, "srun");
+}
+
+/// Slurm knows addresses that the nodes themselves do not.
+#[test]
+fn slurm_with_names_that_do_not_resolve_on_the_nodes() {
+    let hosts = Hosts::with_slurm(3);
+    for host in 1..=3 {
+        let hide = "echo 127.0.0.1 localhost > /tmp/localhost && mount --bind /tmp/localhost /etc/hosts";
+        hosts[host].run("sh", &["-c", hide]);
+    }
+    let mut salloc = hosts.slurm_command("salloc");
+    salloc.args(["-N3", "--quiet", PLUMB, "validate", "--format", "json", "--slurm", "--links", "few"]);
+    salloc.args(["--gpus", "0", "--timeout", "15s", "--results", &hosts.file("results")]);
+    let said = Said::of(Running::start(&mut salloc));
+    let text = said.json["text"].as_str().unwrap();
+    assert_eq!(said.code, Some(2), "{text}\n{}", said.stderr);
+    assert!(text.contains("does not resolve"), "{text}\n{}", said.stderr);
+    hosts.are_left();
 }

@@ -166,15 +166,19 @@ fn ci_systems_get_a_test_case_for_each_machine() {
     let answer = validate(&["--replay", &folder.path().to_string_lossy(), "--format", "junit"]);
     assert_eq!(answer.code, Some(1), "{}", answer.stderr);
     let text = &answer.stdout;
-    assert_eq!(text.matches("<testcase classname=\"plumb.machine\"").count(), 9, "{text}");
+    assert_eq!(text.matches("<testcase classname=\"plumb.machine\"").count(), 10, "{text}");
+    assert!(
+        text.contains("<testcase classname=\"plumb.machine\" name=\"gpu-07\">\n      <failure"),
+        "{text}"
+    );
     assert!(
         text.contains(
             "<testcase classname=\"plumb.finding\" name=\"node gpu-07\">\n      <failure type=\"error\""
         ),
         "{text}"
     );
-    // The verdict and the machine.
-    assert!(text.contains("failures=\"2\""), "{text}");
+    // The verdict, the finding and the machine.
+    assert!(text.contains("failures=\"3\""), "{text}");
 }
 
 #[test]
@@ -220,6 +224,10 @@ fn what_cannot_be_is_refused_in_words() {
         (&["--replay", "/nowhere"], "/nowhere"),
         (&["--simulate", ""], "the keys are nodes"),
         (&["--mode", "healthcheck", "--hosts", "h1"], "they do not go with --hosts"),
+        (&["--simulate", "nodes=4", "--svg", "/nonexistent/a.svg"], "/nonexistent/a.svg: No such file"),
+        (&["--simulate", "nodes=4", "--svg", "/tmp"], "/tmp: is a directory"),
+        (&["--hosts", "/tmp"], "/tmp: is a folder"),
+        (&["--hosts", "/tmp/no-such-hostfile"], "no such file"),
         (
             &["--replay", "crates/cli/tests/data/validations/one-gpu-each", "--least", "3"],
             "the validation recorded what it needs",
@@ -230,6 +238,29 @@ fn what_cannot_be_is_refused_in_words() {
         assert!(answer.stderr.contains(says) && answer.stdout.is_empty(), "{arguments:?}: {}", answer.stderr);
         assert_eq!(answer.stderr.matches("error: ").count(), 1, "{arguments:?}: {}", answer.stderr);
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn hostfiles_are_read_as_launchers_read_them() {
+    let folder = Folder::new("validate-hostfile");
+    let path = folder.path().join("hosts");
+    let shown = |text: &str| {
+        fs::write(&path, text).unwrap();
+        validate(&["--hosts", &path.to_string_lossy(), "--dry-run"])
+    };
+    let answer = shown("\u{feff}h1:8\nh2 slots=8\n");
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+    assert!(answer.stderr.contains("h1:8 is 8 processes on h1"), "{}", answer.stderr);
+    assert!(
+        answer.stdout.contains("-O check -- h1\n") && !answer.stdout.contains("'-p'"),
+        "{}",
+        answer.stdout
+    );
+    let answer = shown("h1 h2\nh3\n");
+    assert_eq!(answer.code, Some(2), "{}", answer.stdout);
+    let says = format!("{}: line 1: host \"h2\": is not a setting", path.display());
+    assert!(answer.stderr.contains(&says), "{}", answer.stderr);
 }
 
 #[test]

@@ -241,3 +241,72 @@ fn pairs_that_failed_are_not_called_slow() {
     assert!(!text.contains("take out") && !text.contains("were slow"), "{text}");
     assert!(text.contains("node02 - node03 failed"), "{text}");
 }
+
+/// A run with rows of 1 and of 8 GiB.
+fn two_sizes(hosts: Vec<usize>, rate: f64) -> String {
+    let text = Run { hosts, rate, wrong: 0 }.output();
+    let row = text.lines().find(|it| it.starts_with("  1073741824")).unwrap();
+    let larger = row.replace("1073741824", "8589934592").replace("268435456", "2147483648");
+    text.replace("maxBytes 1073741824", "maxBytes 8589934592").replace(row, &format!("{row}\n{larger}"))
+}
+
+/// The same that ends after the row of 1 GiB, where `host` reports an error.
+fn fails_later(hosts: Vec<usize>, host: usize) -> String {
+    let text = two_sizes(hosts, 400.0);
+    let head = text.get(..text.find("  8589934592").unwrap()).unwrap();
+    format!(
+        "{head}node{host:02}: Test NCCL failure common.cu:401 'remote process exited or there was a network error / '\n"
+    )
+}
+
+#[test]
+fn a_run_that_failed_is_failed_at_every_size() {
+    let folder = pairs("replay-fails-later", 8, |_| {});
+    for one in 1..=8 {
+        for other in one + 1..=8 {
+            let hosts = vec![one, other];
+            let text = if hosts.contains(&4) { fails_later(hosts, 4) } else { two_sizes(hosts, 400.0) };
+            write(&folder, &format!("p{one}-{other}.log"), &text);
+        }
+    }
+    write(&folder, "all.log", &two_sizes((1..=8).collect(), 380.0));
+    let answer = replay(&folder, &["--least", "250"]);
+    assert_eq!(answer.code, Some(1), "{}", answer.stdout);
+    assert!(answer.stdout.starts_with("NO-GO: take out node04\n"), "{}", answer.stdout);
+    let text = words(&answer);
+    assert!(text.contains("failed with 7 of 7 machines"), "{text}");
+    assert!(text.contains("all_reduce of 8 GiB, 8 GPUs each, pairs 28 7 0 400 400"), "{text}");
+    let doctor = plumb(["doctor", &folder.path().to_string_lossy()]);
+    assert!(doctor.stdout.contains("NODE  node04"), "{}", doctor.stdout);
+}
+
+#[test]
+fn a_failed_run_of_all_machines_is_never_go() {
+    let folder = pairs("replay-fails-all", 8, |_| {});
+    let whole = two_sizes((1..=8).collect(), 380.0);
+    let in_row = whole.find("  8589934592").unwrap() + 70;
+    for (name, text) in [
+        ("error", fails_later((1..=8).collect(), 3)),
+        ("stops", whole.get(..whole.find("  8589934592").unwrap()).unwrap().to_owned()),
+        ("cut", whole.get(..in_row).unwrap().to_owned()),
+    ] {
+        write(&folder, "all.log", &text);
+        let answer = replay(&folder, &["--least", "250"]);
+        assert_eq!(answer.code, Some(2), "{name}: {}", answer.stdout);
+        let says = "INCONCLUSIVE: the run of all 8 machines failed (";
+        assert!(answer.stdout.starts_with(says), "{name}: {}", answer.stdout);
+    }
+    // Of three, one failed: the others are compared at their size, and are no proof.
+    write(&folder, "all2.log", &whole);
+    write(&folder, "all3.log", &whole);
+    let text = words(&replay(&folder, &["--least", "250"]));
+    assert!(text.starts_with("INCONCLUSIVE: 1 of 3 runs of all 8 machines failed ("), "{text}");
+    assert!(text.contains("all_reduce of 8 GiB, 8 GPUs each, 8 machines 3 1 0 380 380"), "{text}");
+    // Rows of all sizes, without the lines below the table.
+    let rows = whole.get(..whole.find("# Out of bounds").unwrap()).unwrap();
+    for name in ["all.log", "all2.log", "all3.log"] {
+        write(&folder, name, rows);
+    }
+    let text = words(&replay(&folder, &["--least", "250"]));
+    assert!(text.starts_with("GO: all 8 machines together reach 380 GB/s"), "{text}");
+}

@@ -9,6 +9,10 @@ use crate::{Error, expand_hostlist};
 /// More hosts in one list are taken for a mistake.
 const MAX_HOSTS: usize = 1 << 16;
 
+/// The port of ssh, and the first that is not reserved for the system.
+const SSH: u16 = 22;
+const PRIVILEGED: u16 = 1024;
+
 /// A host on which something can be started: `node7`, `user@node7:2222`, `[fd00::7]:22`.
 ///
 /// What can be made is safe to give to `ssh`, `srun` and `kubectl` as an argument: letters, digits and `.-_:%` only, and
@@ -133,14 +137,18 @@ pub fn hosts_of_list(list: &str) -> Result<Vec<Host>, Error> {
 }
 
 /// The hosts of a hostfile, as mpirun and pdsh read it: one per line, or a list as in [`hosts_of_list`]; `#` begins a
-/// comment; `slots=8` or `:8` after a plain name says how many ranks a host takes, and other words are ignored. A host that is named again is one host with the
-/// slots of both lines.
+/// comment; `slots=8` says how many ranks a host takes, and other settings (`key=value`) are ignored. `node1:8` means the same, as in
+/// machinefiles of MPICH and Intel MPI: a number below 1024 but 22 is not a port. A host that is named again is one host with the slots of
+/// both lines. Another word after the host is an error: a second host there would be left out.
 pub fn hosts_of_file(text: &str) -> Result<Vec<Host>, Error> {
     let mut hosts: Vec<Host> = Vec::new();
     let mut places: BTreeMap<(String, Option<u16>), usize> = BTreeMap::new();
+    // Editors of Windows begin a file with a byte order mark.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     for (number, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default();
-        let mut words = line.split_whitespace();
+        let settings = joined(line);
+        let mut words = settings.split_whitespace();
         let Some(list) = words.next() else { continue };
         let at = |error: Error| Error::Line { number: number + 1, error: Box::new(error) };
         let mut slots = None;
@@ -150,10 +158,18 @@ pub fn hosts_of_file(text: &str) -> Result<Vec<Host>, Error> {
                     Ok(count) if count > 0 => slots = Some(count),
                     _ => return Err(at(Error::host(line.trim(), "slots= is not followed by a number"))),
                 }
+            } else if !word.contains('=') {
+                let why = "is not a setting (key=value): write one host per line, or a list with commas";
+                return Err(at(Error::host(word, why)));
             }
         }
         for mut host in hosts_of_list(list).map_err(at)? {
             host.slots = slots;
+            if let Some(ranks) = host.port.filter(|it| *it < PRIVILEGED && *it != SSH && host.user.is_none())
+            {
+                host.port = None;
+                host.slots = slots.or(Some(usize::from(ranks)));
+            }
             match places.entry((host.name.clone(), host.port)) {
                 Entry::Vacant(place) => {
                     place.insert(hosts.len());
@@ -161,12 +177,8 @@ pub fn hosts_of_file(text: &str) -> Result<Vec<Host>, Error> {
                 }
                 Entry::Occupied(place) => {
                     if let Some(known) = hosts.get_mut(*place.get()) {
-                        known.slots = known
-                            .slots
-                            .zip(slots)
-                            .map(|(a, b)| a.saturating_add(b))
-                            .or(known.slots)
-                            .or(slots);
+                        let both = known.slots.zip(host.slots).map(|(a, b)| a.saturating_add(b));
+                        known.slots = both.or(known.slots).or(host.slots);
                     }
                 }
             }
@@ -189,6 +201,17 @@ pub fn hosts_of_slurm(env: &dyn Fn(&str) -> Option<String>) -> Result<Vec<Host>,
         });
     };
     hosts_of_list(list.trim())
+}
+
+/// A line with `slots = 8` as `slots=8`.
+fn joined(line: &str) -> String {
+    let parts: Vec<&str> = line.split('=').collect();
+    let many = parts.len();
+    let trimmed = parts.into_iter().enumerate().map(|(at, part)| {
+        let part = if at > 0 { part.trim_start() } else { part };
+        if at + 1 < many { part.trim_end() } else { part }
+    });
+    trimmed.collect::<Vec<_>>().join("=")
 }
 
 fn split_outside_brackets(list: &str) -> Vec<&str> {
@@ -279,8 +302,19 @@ mod tests {
         let hosts = hosts_of_file(text).expect("hosts");
         assert_eq!(shown(&hosts), "node1 user@node2:2222 node3 node4 fd00::5");
         assert_eq!(hosts.iter().map(Host::slots).collect::<Vec<_>>(), [Some(8), Some(4), None, None, None]);
-        let error = hosts_of_file("a\nb c\n-x\n").expect_err("a hyphen").to_string();
+        let error = hosts_of_file("a\nb\n-x\n").expect_err("a hyphen").to_string();
         assert!(error.contains("-x") && error.contains("line 3"), "{error}");
+        // A second host on a line would be left out without a word.
+        let error = hosts_of_file("a\nb c\n").expect_err("two hosts").to_string();
+        assert!(error.starts_with("line 2: host \"c\": is not a setting"), "{error}");
+        let spaced = hosts_of_file("\u{feff}a slots = 4 max_slots = 8\nb key=value\n").expect("hosts");
+        assert_eq!(shown(&spaced), "a b");
+        assert_eq!(spaced[0].slots(), Some(4));
+        // Machinefiles of MPICH have the number of processes where others have a port.
+        let machines = hosts_of_file("a:8\nb[1-2]:96\nc:22\nd:2222\nme@e:443\n").expect("hosts");
+        assert_eq!(shown(&machines), "a b1 b2 c:22 d:2222 me@e:443");
+        let slots: Vec<_> = machines.iter().map(Host::slots).collect();
+        assert_eq!(slots, [Some(8), Some(96), Some(96), None, None, None]);
         let empty = hosts_of_file("# nothing\n").expect_err("no host").to_string();
         assert_eq!(empty, "the file names no host");
         // mpirun takes a host that is named again, and so does plumb.

@@ -52,7 +52,7 @@ pub use price::{Price, charge};
 pub use redact::{Redactor, mask, redact};
 pub use sarif::sarif;
 pub use text::{Style, clean, text};
-pub use validate::{Beside, Gpus, Normal, Unfit, Validate, launched};
+pub use validate::{Beside, Gpus, Normal, Unfit, Validate, launched, quoted};
 
 use std::io::{self, Write};
 

@@ -30,7 +30,8 @@ pub(crate) struct Validate {
     #[arg(value_name = "PAGE", value_hint = ValueHint::FilePath)]
     pub(crate) page: Option<PathBuf>,
 
-    /// Validate these machines over ssh: `node[01-16]`, `a,b,user@c:2222`, or a file with one per line (a hostfile of MPI).
+    /// Validate these machines over ssh: `node[01-16]`, `a,b,user@c:2222`, or a file with one per line (a hostfile of MPI, in which `a:8` is 8
+    /// processes on a).
     #[arg(long, value_name = "LIST|FILE", help_heading = "Machines")]
     pub(crate) hosts: Option<String>,
 
@@ -100,8 +101,8 @@ pub(crate) struct Validate {
     #[arg(long, value_name = "NAME", help_heading = "Measurements")]
     pub(crate) net: Option<String>,
 
-    /// What all machines together must reach, in GB/s of bus bandwidth. By default what is normal for --instance, otherwise near to
-    /// what pairs of these machines reach.
+    /// What all machines together must reach, in GB/s of bus bandwidth. By default what is normal for --instance, otherwise a
+    /// quarter of what pairs of these machines reach.
     #[arg(long, value_name = "GB/s", value_parser = bandwidth, conflicts_with = "resume", help_heading = "Measurements")]
     pub(crate) least: Option<f64>,
 

@@ -238,7 +238,22 @@ fn listed(text: &str) -> Result<Vec<Host>, String> {
         if lines.len() as u64 > LONGEST {
             return Err(format!("{text}: is longer than 1 MiB: not a list of hosts"));
         }
-        return hosts_of_file(&lines).map_err(|error| format!("{text}: {error}"));
+        let hosts = hosts_of_file(&lines).map_err(|error| format!("{text}: {error}"))?;
+        let counted = |it: &&Host| {
+            let word = it.slots().map(|slots| format!("{}:{slots}", it.name()));
+            let words = || lines.trim_start_matches('\u{feff}').split_whitespace();
+            word.is_some_and(|word| words().any(|it| it == word))
+        };
+        if let Some(host) = hosts.iter().find(counted) {
+            let slots = host.slots().unwrap_or_default();
+            crate::complain(&format!(
+                "note: {text}: {host}:{slots} is {slots} processes on {host}, as in a machinefile of MPICH; ports of ssh below 1024 are written in --hosts or the ssh configuration"
+            ));
+        }
+        return Ok(hosts);
+    }
+    if path.is_dir() {
+        return Err(format!("{text}: is a folder, not a list of hosts"));
     }
     if text.contains('/') {
         return Err(format!("{text}: no such file"));

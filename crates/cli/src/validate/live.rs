@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
+use std::path::Path;
 
 use ::validate::Step;
 use ::validate::live::{Chosen, Engine, Entry, Failed, Launch, Node, Plan, Reached, Run, SCHEMA};
@@ -214,7 +215,7 @@ impl Drive {
     fn reach(&mut self) -> Result<(), String> {
         let hosts: Vec<Host> = self.names.iter().map(|it| it.1.clone()).collect();
         let (many, mut done, mut bad) = (hosts.len(), 0, Vec::new());
-        let Self { way, journal, run, progress, site, stop, names, .. } = self;
+        let Self { way, journal, run, progress, site, stop, names, args, .. } = self;
         let mut each = |placed: &Placed| {
             done += 1;
             let Some((name, _)) = names.iter().find(|it| it.1 == placed.host) else { return };
@@ -241,7 +242,7 @@ impl Drive {
                         host: name.clone(),
                         failed: Some(Failed {
                             text: obstacle.to_string(),
-                            action: remedy(obstacle).to_owned(),
+                            action: remedy(&placed.host, obstacle, args.hosts.as_deref()),
                         }),
                         address: None,
                         version: None,
@@ -381,8 +382,17 @@ impl Drive {
         // The run knows it as ended now, if all of it has.
         if let Some(ended) = self.run.launches().last().filter(|it| it.number == launch.number) {
             let line = report::launched(&self.run, ended);
-            let mark = if line.ok { "" } else { "  <- low" };
-            self.progress.line(stage, name, &format!("{}: {}{mark}", line.what, line.result));
+            let mark = match line.ok {
+                true => "",
+                false if line.result.starts_with("failed") => "",
+                false => "  <- low",
+            };
+            let failed = match &line.failures[..] {
+                [] => String::new(),
+                [one] => format!("  <- {one}"),
+                [one, ..] => format!("  <- {one}, and {} more", line.failures.len() - 1),
+            };
+            self.progress.line(stage, name, &format!("{}: {}{mark}{failed}", line.what, line.result));
         }
         Ok(())
     }
@@ -411,9 +421,44 @@ pub(super) const fn place(step: &Step) -> (usize, &'static str) {
     }
 }
 
-/// What to do about a machine that cannot be used.
-const fn remedy(obstacle: &Obstacle) -> &'static str {
-    match obstacle.kind {
+/// What to do about a machine that cannot be used. `given`: the list of machines, or the file.
+fn remedy(host: &Host, obstacle: &Obstacle, given: Option<&str>) -> String {
+    if let Some(command) = forget_key(host, obstacle) {
+        return format!(
+            "the machine was reinstalled or is another one: check it, then remove the old key: {command}"
+        );
+    }
+    // `nodes.txt` where there is no such file is taken for a machine.
+    let file = match given {
+        Some(one)
+            if obstacle.kind == ObstacleKind::NameUnknown
+                && !one.contains([',', '['])
+                && !Path::new(one).exists() =>
+        {
+            format!("; if it is a hostfile: there is no file `{one}`")
+        }
+        _ => String::new(),
+    };
+    format!("{}{file}", usual_remedy(obstacle.kind))
+}
+
+/// The command that removes the key that a machine had.
+fn forget_key(host: &Host, obstacle: &Obstacle) -> Option<String> {
+    let (_, rest) =
+        obstacle.detail.split_once(" key in ").filter(|_| obstacle.kind == ObstacleKind::KeyChanged)?;
+    let (place, name) = rest.split_once(", for ").unwrap_or((rest, host.name()));
+    let (file, line) = place.rsplit_once(':')?;
+    line.parse::<u64>().ok()?;
+    // A port that is not that of ssh is part of the name in known_hosts.
+    let name = match host.port().filter(|it| *it != 22) {
+        Some(port) if !name.starts_with('[') => format!("[{name}]:{port}"),
+        _ => name.to_owned(),
+    };
+    Some(format!("ssh-keygen -R {} -f {}", report::quoted(&name), report::quoted(file)))
+}
+
+const fn usual_remedy(kind: ObstacleKind) -> &'static str {
+    match kind {
         ObstacleKind::NameUnknown => "correct the name, or add it to DNS or to the ssh configuration",
         ObstacleKind::Refused => {
             "start sshd there; if it was not stopped on purpose, look at its console: replace or reboot it"
@@ -431,12 +476,44 @@ const fn remedy(obstacle: &Obstacle) -> &'static str {
         ObstacleKind::AsksForPassword | ObstacleKind::Denied => {
             "copy your public key there (ssh-copy-id), or load it into ssh-agent"
         }
-        ObstacleKind::NoShell => "give the user a POSIX shell there",
+        ObstacleKind::NoShell => {
+            "give the user a POSIX shell there; if there is one, look for what ends it: ForceCommand of its sshd, `command=` in authorized_keys, or `exit` in ~/.bashrc"
+        }
         ObstacleKind::DiskFull => "free space in /tmp or the home folder there",
         ObstacleKind::NoFolder => {
             "make a folder there writable and executable, for example /tmp without noexec"
         }
         ObstacleKind::NoProgram => "install plumb for that machine's processor there",
         _ => "look at its log",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use launch::{Host, Obstacle, ObstacleKind};
+
+    use super::remedy;
+
+    fn of(host: &str, kind: ObstacleKind, detail: &str, given: Option<&str>) -> String {
+        remedy(&Host::parse(host).expect("a host"), &Obstacle::new(kind, detail), given)
+    }
+
+    #[test]
+    fn the_command_that_forgets_a_key_is_whole() {
+        let key = |host: &str, detail: &str| of(host, ObstacleKind::KeyChanged, detail, None);
+        let here = "Offending ED25519 key in /root/.ssh/known_hosts:3, for h1";
+        assert!(key("h1", here).ends_with(": ssh-keygen -R h1 -f /root/.ssh/known_hosts"));
+        assert!(key("h1:2222", here).ends_with(": ssh-keygen -R '[h1]:2222' -f /root/.ssh/known_hosts"));
+        let spaced = "Offending RSA key in /home/a b/known:12";
+        assert!(key("h4", spaced).ends_with(": ssh-keygen -R h4 -f '/home/a b/known'"));
+        assert!(key("h4", "Host key verification failed.").contains("ssh-keygen -R"));
+    }
+
+    #[test]
+    fn a_name_that_may_be_a_file_is_said_to_be_none() {
+        let unknown = |given: &str| of("nope.txt", ObstacleKind::NameUnknown, "", Some(given));
+        assert!(unknown("nope.txt").ends_with("there is no file `nope.txt`"));
+        assert!(!unknown("nope.txt,h2").contains("file"));
+        assert!(!unknown("/dev/null").contains("file"));
     }
 }

@@ -168,7 +168,13 @@ impl Batch {
         let seconds = ends.iter().map(|it| it.took.as_secs_f64()).fold(0.0, f64::max);
         let (rate, resent, failed) = match result {
             Ok(it) => (Some(it.rate), it.resent, None),
-            Err(reason) => (None, Vec::new(), Some(reason)),
+            Err(reason) => {
+                let ranks = run.chosen().map_or(1, |it| match launch.step {
+                    Step::Local(_) => it.local_ranks,
+                    _ => it.ranks,
+                });
+                (None, Vec::new(), Some(on_machines(&reason, &run.names(item), ranks)))
+            }
         };
         Some(Outcome::Measured(Measurement {
             launch: launch.number,
@@ -241,13 +247,15 @@ fn broken(ends: &[Ended]) -> Option<String> {
     let failed: Vec<&Ended> = ends.iter().filter(|it| !it.succeeded()).collect();
     let weight = |it: &Ended| match &it.how {
         How::Unreachable(_) => 0,
+        // The exit code of a task that others ended.
+        How::Lost { detail } if detail.contains("Exited with exit code") => 5,
         How::Lost { .. } => 1,
         How::Signal(_) => 2,
-        // A rank says which other rank did not answer.
-        How::Code(_) if !it.last_words().is_empty() => 3,
-        How::Code(_) => 4,
-        How::TimedOut => 5,
-        How::Cancelled => 6,
+        // A rank says which other rank did not answer; the other, why it did not.
+        How::Code(_) if !it.last_words().is_empty() => 3 + u8::from(it.last_words().contains(DID_NOT_JOIN)),
+        How::Code(_) => 5,
+        How::TimedOut => 6,
+        How::Cancelled => 7,
     };
     let worst = failed.into_iter().min_by_key(|it| weight(it))?;
     let words = said(worst);
@@ -257,9 +265,56 @@ fn broken(ends: &[Ended]) -> Option<String> {
     })
 }
 
+/// What rank 0 says of those that it did not hear of.
+const DID_NOT_JOIN: &str = "did not join";
+
+/// `rank 1 on h2: did not join`, `ranks 1-3 on h[2-4] did not join`: before they join, ranks know no other machine's name. Ranks are numbered machine by
+/// machine.
+fn on_machines(reason: &str, machines: &[String], ranks: usize) -> String {
+    let said = || {
+        let (word, rest) = reason.split_once(' ').filter(|it| ["rank", "ranks"].contains(&it.0))?;
+        let end = rest.find(|it: char| !it.is_ascii_digit() && !", -".contains(it)).unwrap_or(rest.len());
+        let (numbers, after) = rest.split_at(end);
+        let mut on: Vec<&str> = Vec::new();
+        for part in numbers.trim_end().split(", ") {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+            let range = machines.get(first / ranks.max(1)..=last / ranks.max(1))?;
+            on.extend(range.iter().map(String::as_str).filter(|it| !on.contains(it)).collect::<Vec<_>>());
+        }
+        let known = after.trim_start().starts_with("on ") || on.is_empty();
+        let space = if after.starts_with(':') { "" } else { " " };
+        (!known).then(|| format!("{word} {} on {}{space}{after}", numbers.trim_end(), report::compact(&on)))
+    };
+    said().unwrap_or_else(|| reason.to_owned())
+}
+
 /// The error of a rank, without what follows from it.
 fn said(ended: &Ended) -> String {
     let text = String::from_utf8_lossy(&ended.stderr).into_owned();
     let error = text.lines().find_map(|it| it.strip_prefix("error: "));
     report::clean(error.unwrap_or(&ended.last_words())).chars().take(300).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::on_machines;
+
+    #[test]
+    fn ranks_have_machines() {
+        let machines = ["h1", "h2", "h3", "h4"].map(str::to_owned);
+        for (ranks, said, wanted) in [
+            (1, "rank 1: did not join within 11 s", "rank 1 on h2: did not join within 11 s"),
+            (1, "ranks 1-3 did not join", "ranks 1-3 on h[2-4] did not join"),
+            (2, "ranks 1, 6-7 did not join", "ranks 1, 6-7 on h[1,4] did not join"),
+            (8, "rank 8: cannot connect", "rank 8 on h2: cannot connect"),
+            (1, "rank 2 on h3: does not answer", "rank 2 on h3: does not answer"),
+            (1, "rank 9: is not one", "rank 9: is not one"),
+            (1, "h3: killed by signal 9", "h3: killed by signal 9"),
+            (1, "rank", "rank"),
+            (1, "ranks 3-1 and 2", "ranks 3-1 and 2"),
+        ] {
+            assert_eq!(on_machines(said, &machines, ranks), wanted, "{said}");
+        }
+    }
 }

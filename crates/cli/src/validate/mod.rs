@@ -40,6 +40,11 @@ pub(crate) fn run(args: &Validate, colour: Colour, out: &mut impl Write) -> io::
     if !output::spares(args.svg.iter(), &input::files(&args.replay), false) {
         return Ok(UNDECIDED);
     }
+    // Not after half an hour of measurements.
+    if let Some(Err(error)) = args.svg.as_deref().map(output::can_write) {
+        complain(&format!("error: {error}"));
+        return Ok(UNDECIDED);
+    }
     if args.health.is_asked() {
         if let Some(flag) = fleet_flag(args) {
             complain(&format!(

@@ -12,7 +12,7 @@ mod topology_xml;
 mod training;
 
 pub use manifest::Manifest;
-pub use nccl_tests::{Device, NcclTests, Row, Timing};
+pub use nccl_tests::{Device, NcclTests, Row, Sizes, Step, Timing};
 pub use protocols::Protocols;
 pub use topology_matrix::{GpuPath, LegendEntry, MatrixRow, TopologyMatrix};
 pub(crate) use topology_matrix::{Heading, UNKNOWN_PATH, is_device as is_matrix_device};

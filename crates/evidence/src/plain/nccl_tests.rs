@@ -28,6 +28,8 @@ pub struct NcclTests {
     pub nccl: Option<Version>,
     /// Whether the output reaches the head of its table: by then all ranks are connected.
     pub table: bool,
+    /// The sizes that the header announces.
+    pub sizes: Option<Sizes>,
     /// The measurements.
     pub rows: Vec<Row>,
     /// `# Avg bus bandwidth`, in GB/s.
@@ -38,6 +40,47 @@ pub struct NcclTests {
     pub quote: Quote,
     /// Rows beyond what is kept.
     pub dropped: u64,
+}
+
+/// Sizes of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    /// The first, in bytes.
+    pub min: u64,
+    /// None is larger.
+    pub max: u64,
+    /// From one to the next.
+    pub step: Step,
+}
+
+/// From one size to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Times this.
+    Factor(u64),
+    /// Plus so many bytes.
+    Bytes(u64),
+}
+
+impl Sizes {
+    /// Whether a row of this size is the last one. Sizes that the ranks do not divide are rounded down by a little.
+    fn is_last(self, size: u64) -> bool {
+        let Self { min, max, step } = self;
+        match step {
+            Step::Factor(by) if by > 1 && min > 0 => {
+                let mut last = min;
+                while let Some(next) = last.checked_mul(by).filter(|it| *it <= max) {
+                    last = next;
+                }
+                size > last / by
+            }
+            Step::Bytes(by) if by > 0 && max >= min => {
+                let last = max - (max - min) % by;
+                size > last.saturating_sub(by)
+            }
+            Step::Factor(_) | Step::Bytes(_) => true,
+        }
+    }
 }
 
 /// A GPU of a run.
@@ -92,6 +135,23 @@ impl NcclTests {
         let timings = || self.rows.iter().flat_map(|it| [it.out_of_place, it.in_place]).flatten();
         self.out_of_bounds
             .map_or_else(|| timings().filter_map(|it| it.wrong).any(|it| it >= 1.0), |it| it > 0)
+    }
+
+    /// Whether it ran to its end: it prints an average, or whole rows of all sizes that it announced.
+    pub fn has_ended(&self) -> bool {
+        let whole = |row: &Row| {
+            let columns = |it: &Row| {
+                let wrong = |it: Option<Timing>| it.and_then(|it| it.wrong).is_some();
+                (wrong(it.out_of_place), it.in_place.is_some(), wrong(it.in_place))
+            };
+            match &self.rows[..] {
+                [first, _, ..] => columns(first) == columns(row),
+                _ => row.in_place.is_some(),
+            }
+        };
+        let last = self.rows.last().zip(self.sizes);
+        self.average_bus_bandwidth.is_some()
+            || last.is_some_and(|(row, it)| it.is_last(row.size) && whole(row))
     }
 
     /// What was run: as the output names it, or as its columns show. The factor between the two bandwidths tells an all-reduce from a
@@ -171,6 +231,7 @@ pub(super) fn take(tests: &mut Vec<NcclTests>, open: &mut bool, line: &str, quot
             n_gpus: None,
             nccl: None,
             table: false,
+            sizes: None,
             rows: Vec::new(),
             average_bus_bandwidth: None,
             out_of_bounds: None,
@@ -183,6 +244,10 @@ pub(super) fn take(tests: &mut Vec<NcclTests>, open: &mut bool, line: &str, quot
     if header {
         run.n_gpus = word_after(inner, "nGpus ").and_then(|it| it.parse().ok()).or(run.n_gpus);
         run.nccl = word_after(inner, "nccl-library=").and_then(release).or(run.nccl);
+        run.sizes = sizes(inner).or(run.sizes);
+    } else if let Some(rest) = inner.strip_prefix("Reducing maxBytes to ") {
+        let max = rest.split_whitespace().next().and_then(|it| it.parse().ok());
+        run.sizes = run.sizes.map(|it| Sizes { max: max.unwrap_or(it.max), ..it });
     } else if let Some(rest) = inner.strip_prefix("Collective test starting: ") {
         run.program = Some(rest.trim().into());
     } else if inner.starts_with("Rank ") {
@@ -203,6 +268,17 @@ pub(super) fn take(tests: &mut Vec<NcclTests>, open: &mut bool, line: &str, quot
             run.dropped += 1;
         }
     }
+}
+
+/// `minBytes 8 maxBytes 134217728 step: 2(factor)`, or `step: 1048576(bytes)`.
+fn sizes(header: &str) -> Option<Sizes> {
+    let (by, unit) = word_after(header, "step: ")?.split_once('(')?;
+    let by = by.parse().ok()?;
+    Some(Sizes {
+        min: word_after(header, "minBytes ")?.parse().ok()?,
+        max: word_after(header, "maxBytes ")?.parse().ok()?,
+        step: if unit.starts_with("factor") { Step::Factor(by) } else { Step::Bytes(by) },
+    })
 }
 
 /// NCCL's number for a release (`NCCL_VERSION` in nccl.h): 22807 is 2.28.7, and up to 2.8 three digits follow the first: 2708 is 2.7.8.
@@ -307,6 +383,7 @@ pub(super) fn from_json(text: &str, quote: &Quote) -> Result<NcclTests, serde_js
         n_gpus: whole(&value["config"]["ngpus"]).and_then(|it| u32::try_from(it).ok()),
         nccl: value["nccl_version"].as_str().and_then(Version::parse),
         table: value["results"].is_array(),
+        sizes: None,
         rows: rows.collect(),
         average_bus_bandwidth: number(&value["average_bus_bandwidth"]["bandwidth"]),
         out_of_bounds: whole(&value["out_of_bounds"]["count"]),
@@ -317,7 +394,7 @@ pub(super) fn from_json(text: &str, quote: &Quote) -> Result<NcclTests, serde_js
 
 #[cfg(test)]
 mod tests {
-    use super::{from_json, is_line, release, row};
+    use super::{from_json, is_line, release, row, sizes};
     use crate::source::{Quote, Spot};
 
     #[test]
@@ -334,6 +411,23 @@ mod tests {
             assert!((timing.busbw - busbw).abs() < 1e-9, "{line}: {timing:?}");
             assert!(it.4.is_some(), "{line}");
         }
+    }
+
+    #[test]
+    fn the_last_size() {
+        let head = "nThread 1 nGpus 1 minBytes 8 maxBytes 1000 step: ";
+        for (step, size, last) in [
+            ("2(factor)", 512, true),
+            ("2(factor)", 504, true),
+            ("2(factor)", 256, false),
+            ("100(bytes)", 908, true),
+            ("100(bytes)", 808, false),
+            ("0(bytes)", 8, true),
+        ] {
+            let sizes = sizes(&format!("{head}{step} warmup iters: 5")).expect(step);
+            assert_eq!(sizes.is_last(size), last, "{step} {size}");
+        }
+        assert_eq!(sizes("nThread 1 nGpus 1"), None);
     }
 
     #[test]

@@ -47,8 +47,10 @@ pub(crate) fn obstacle(code: Option<i32>, printed: &str) -> Obstacle {
             ObstacleKind::Denied if asks(line) => ObstacleKind::AsksForPassword,
             kind => *kind,
         };
-        let detail = if kind == ObstacleKind::KeyChanged { key_place(printed).unwrap_or(last) } else { line };
-        return Obstacle::new(kind, detail);
+        if kind == ObstacleKind::KeyChanged {
+            return Obstacle::new(kind, &key_place(printed).unwrap_or_else(|| last.to_owned()));
+        }
+        return Obstacle::new(kind, line);
     }
     match code {
         Some(OWN_FAILURE) | None => Obstacle::new(ObstacleKind::Other, last),
@@ -63,9 +65,12 @@ fn asks(line: &str) -> bool {
         .is_some_and(|(_, methods)| methods.contains("password") || methods.contains("keyboard-interactive"))
 }
 
-/// `Offending ED25519 key in /root/.ssh/known_hosts:3`: where the old key is.
-fn key_place(printed: &str) -> Option<&str> {
-    printed.lines().find(|it| it.contains("Offending ") && it.contains(" key in "))
+/// `Offending ED25519 key in /root/.ssh/known_hosts:3, for h1`: where the old key is, and the name under which it is known.
+fn key_place(printed: &str) -> Option<String> {
+    let place = printed.lines().find(|it| it.contains("Offending ") && it.contains(" key in "))?.trim();
+    let name =
+        printed.lines().find_map(|it| it.trim().strip_prefix("Host key for ")?.split_once(" has changed"));
+    Some(name.map_or_else(|| place.to_owned(), |(name, _)| format!("{place}, for {name}")))
 }
 
 #[cfg(test)]
@@ -114,6 +119,14 @@ mod tests {
         let printed = "Welcome to jump\nchannel 0: open failed: connect failed: No route to host\r\nstdio forwarding \
                        failed\r\nkex_exchange_identification: Connection closed by remote host\r\n";
         assert_eq!(obstacle(Some(255), printed).kind, ObstacleKind::NoRoute);
+    }
+
+    #[test]
+    fn a_changed_key_has_its_place_and_its_name() {
+        let printed = "@@@@\n@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\nOffending ED25519 key in \
+                       /root/.ssh/known_hosts:3\r\nHost key for h1 has changed and you have requested strict checking.\r\n";
+        let found = obstacle(Some(255), printed);
+        assert_eq!(found.detail, "Offending ED25519 key in /root/.ssh/known_hosts:3, for h1");
     }
 
     proptest! {

@@ -57,7 +57,8 @@ impl Nagios {
             Fitness::Unknown => ("UNKNOWN", 3),
         };
         let text = match health_line(node) {
-            Some(line) => line.trim_start_matches("plumb: ").to_owned(),
+            // The status has said that it is not known.
+            Some(line) => line.trim_start_matches("plumb: ").trim_start_matches("unknown: ").to_owned(),
             None => facts::devices(&node.state),
         };
         let line = format!("PLUMB {word} - {} |{}", one_line(&text), performance(node));

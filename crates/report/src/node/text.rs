@@ -133,10 +133,11 @@ pub(super) fn row(name: &str, fact: &str, style: Style, out: &mut impl Write) ->
 pub(super) fn closing(all: &[Finding], style: Style) -> String {
     let count = |severity| all.iter().filter(|it| it.severity == severity).count();
     let more = if style.verbose { "" } else { "; -v shows why, every device and what was not checked" };
-    format!(
+    let text = format!(
         "{}, {}, {}{more}",
         counted(count(Severity::Error), "error"),
         counted(count(Severity::Warning), "warning"),
         counted(count(Severity::Info), "note"),
-    )
+    );
+    wrap(&text, style.width).join("\n")
 }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use rules::Severity;
 
-use super::Validate;
+use super::{Accused, Validate};
 use crate::Finding;
 use crate::junit::{Outcome, Suite, TestCase};
 
@@ -32,9 +32,7 @@ impl Validate {
             () => Outcome::Broken(self.text.clone()),
         };
         let mut others = vec![case("plumb.verdict", "fit to train".to_owned(), verdict)];
-        let mut named: BTreeSet<&str> = BTreeSet::new();
         for it in &self.findings {
-            named.extend(it.hosts.iter().map(String::as_str));
             let nic = it.nic.map(|it| format!(" NIC {it}")).unwrap_or_default();
             let name = format!("{} {}{nic}", it.class, it.hosts.join(" "));
             let remark = it.remark.as_ref().map(|it| format!("\n{it}")).unwrap_or_default();
@@ -53,9 +51,18 @@ impl Validate {
             );
             others.push(case("plumb.finding", format!("tier {}", it.test), failed(text, groups.join("\n"))));
         }
-        // Nothing slow was found about the others; whether they were measured enough is what the verdict says.
-        for host in self.hosts.iter().filter(|it| !named.contains(it.as_str())) {
-            others.push(case("plumb.machine", host.clone(), Outcome::Passed));
+        // Machines that did not answer take no part in what was measured.
+        let silent = self.findings.iter().flat_map(|it| &it.hosts).filter(|it| !self.hosts.contains(it));
+        let machines: Vec<&String> = self.hosts.iter().chain(silent).collect();
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
+        for host in machines.into_iter().filter(|it| seen.insert(it)) {
+            let texts: Vec<&str> = self.about(host).map(|it| it.text.as_str()).collect();
+            // Nothing was found about it; whether it was measured enough is what the verdict says.
+            let outcome = match &texts[..] {
+                [] => Outcome::Passed,
+                [first, ..] => failed((*first).to_owned(), texts.join("\n")),
+            };
+            others.push(case("plumb.machine", host.clone(), outcome));
         }
         for (number, it) in self.not_known.iter().enumerate() {
             others.push(case(
@@ -76,5 +83,10 @@ impl Validate {
             others,
         }
         .write(out)
+    }
+
+    /// What is said of one machine: not of a whole switch, nor of the many machines of a run.
+    fn about<'a>(&'a self, host: &'a String) -> impl Iterator<Item = &'a Accused> {
+        self.findings.iter().filter(move |it| it.hosts.len() <= 2 && it.hosts.contains(host))
     }
 }

@@ -3,6 +3,7 @@
 use ::validate::live::{Asked, Engine, Launch as Launched, Links, Plan, Run};
 use ::validate::{Class, Culprit, Fleet, Host, Step, Usual, Validation, Verdict};
 
+use super::failures::{self, Failure};
 use super::simulated::{accused, headline, launch, named_out, open, out_list};
 use super::{Accused, Launch, Matrix, Next, Split, Stage, Validate, bandwidth, word};
 use crate::hosts::compact;
@@ -63,7 +64,7 @@ impl Validate {
             beside.nodes.iter().filter(|it| !it.blocks).map(|it| format!("{}: {}", it.host, it.text)),
         );
         let (mut not_known, mut splits) = (Vec::new(), Vec::new());
-        let (mut verdict, mut matrix) = (Verdict::Inconclusive, None);
+        let (mut verdict, mut matrix, mut failed) = (Verdict::Inconclusive, None, Vec::new());
         if let Some(validation) = run.validation() {
             let fleet = validation.search().fleet();
             for it in validation.findings() {
@@ -75,7 +76,8 @@ impl Validate {
                     None => findings.push(it),
                 }
             }
-            not_known = open(fleet, &validation.open(), validation.search().samples());
+            let split = validation.split();
+            not_known = open(fleet, &validation.open(), validation.search().samples(), split.as_ref());
             verdict = validation.verdict();
             // Machines that do not take part were not measured: at best the others are fit.
             if verdict == Verdict::Go && !blocked.is_empty() {
@@ -92,8 +94,17 @@ impl Validate {
             let reference = validation.search().judgement().reference.filter(|_| !samples.is_empty());
             matrix = reference.map(|it| Matrix::of(fleet, samples, &it, "pairs".to_owned()));
             not_known.extend(unexplained_loss(validation));
-            not_known.extend(unexplained_failure(run, validation, &findings));
-            splits.extend(validation.split().map(|it| split(fleet, &it)));
+            // What fails everywhere is said once.
+            failed = if run.futile().is_none() { failures::unexplained(run, &findings) } else { Vec::new() };
+            not_known.extend(failures::sentences(&failed).into_iter().map(|it| format!("why {it}")));
+            // What failed once may fail again in the middle of a training.
+            if verdict == Verdict::Go && !failed.is_empty() {
+                verdict = Verdict::Inconclusive;
+            }
+            if verdict == Verdict::Inconclusive && left_uncompared(run, validation, &blocked).is_some() {
+                verdict = Verdict::NoGo;
+            }
+            splits.extend(split.map(|it| self::split(fleet, &it)));
             if let (true, Some(left)) = (verdict != Verdict::Inconclusive, unmeasured_links(run)) {
                 not_known.push(left);
             }
@@ -110,6 +121,11 @@ impl Validate {
             not_known.insert(0, what.clone());
             verdict = if verdict == Verdict::Go { Verdict::Inconclusive } else { verdict };
         }
+        if verdict != Verdict::Inconclusive && misses_gpus(run, beside) {
+            let unknown = format!("{GPUS_UNKNOWN}: none was seen, and nothing says how many there should be");
+            not_known.insert(0, unknown);
+            verdict = if verdict == Verdict::Go { Verdict::Inconclusive } else { verdict };
+        }
         if let Some(why) = &beside.ended {
             not_known.insert(0, format!("what would have been measured next: {why}"));
         } else if run.is_late() && run.next().is_some() {
@@ -119,15 +135,21 @@ impl Validate {
             );
         }
         let launches: Vec<Launch> = run.launches().iter().map(|it| launched(run, it)).collect();
-        let text = sentence(run, verdict, &findings, &blocked, beside);
+        let mut text = sentence(run, verdict, &findings, &blocked, &failed, beside);
+        let mut next = next(run, verdict, &blocked, beside);
+        // Those that are left are no proof yet.
+        if verdict == Verdict::NoGo && !failed.is_empty() {
+            text.push_str(&format!("; {}", failures::sentence(&failed)));
+            next = None;
+        }
         Self {
             schema: "plumb.validate/1",
             verdict: word(verdict),
             text,
             source: source(run),
             hosts: run.chosen().map_or_else(|| plan.hosts.clone(), |it| it.hosts.clone()),
-            stages: stages(run, beside, &unreachable),
-            next: next(run, verdict, &blocked, beside),
+            stages: stages(run, beside, &unreachable, &failed),
+            next,
             findings,
             notes,
             splits,
@@ -143,7 +165,8 @@ impl Validate {
 /// A launch whose measurements have ended, in a line.
 pub fn launched(run: &Run, it: &Launched) -> Launch {
     let Some(validation) = run.validation() else {
-        return Launch { stage: it.step.name(), what: String::new(), result: String::new(), ok: false };
+        let (what, result) = (String::new(), String::new());
+        return Launch { stage: it.step.name(), what, result, ok: false, failures: Vec::new() };
     };
     let fleet = validation.search().fleet();
     let needed = match it.step {
@@ -151,12 +174,12 @@ pub fn launched(run: &Run, it: &Launched) -> Launch {
         Step::Scale(_) => None,
         _ => validation.needed(),
     };
-    match run.answer(it) {
-        Some(answer) => launch(fleet, &it.step, &answer, needed),
-        None => {
-            Launch { stage: it.step.name(), what: String::new(), result: "not ended".to_owned(), ok: false }
-        }
-    }
+    let Some(answer) = run.answer(it) else {
+        let (what, result) = (String::new(), "not ended".to_owned());
+        return Launch { stage: it.step.name(), what, result, ok: false, failures: Vec::new() };
+    };
+    let failures = failures::of_launch(run, it).iter().map(Failure::sentence).collect();
+    Launch { failures, ..launch(fleet, &it.step, &answer, needed) }
 }
 
 /// Machines that did not answer.
@@ -199,7 +222,7 @@ fn unfit(it: &Unfit) -> Accused {
     }
 }
 
-/// Says how the measurements of an accused machine failed, in the words of the last.
+/// Says how the measurements of an accused machine failed: in the last words that name it, otherwise in those of most.
 fn explain_failure(run: &Run, accused: &mut Accused) {
     let [host] = &accused.hosts[..] else { return };
     if accused.failed == 0 {
@@ -211,14 +234,27 @@ fn explain_failure(run: &Run, accused: &mut Accused) {
     let mut reasons: Vec<&str> = Vec::new();
     for launch in run.launches() {
         for item in launch.items.iter().filter(|it| run.names(it).contains(host)) {
-            let failed = run.measurement(launch.number, item).and_then(|it| it.failed.as_deref());
-            reasons.extend(failed.filter(about));
+            reasons.extend(run.measurement(launch.number, item).and_then(|it| it.failed.as_deref()));
         }
     }
-    if let Some(reason) = reasons.last() {
-        accused.text = format!("{} ({reason})", accused.text);
+    let often = |reason: &&&str| reasons.iter().filter(|it| it == reason).count();
+    let reason = reasons.iter().rev().find(|it| about(it)).or_else(|| reasons.iter().max_by_key(often));
+    let Some(reason) = reason else { return };
+    accused.text = format!("{} ({reason})", accused.text);
+    if reason.contains(NOT_RESOLVED) {
+        RESOLVE.clone_into(&mut accused.action);
+    } else if NOT_CONNECTED.iter().any(|it| reason.contains(it)) {
+        CONNECT.clone_into(&mut accused.action);
     }
 }
+
+/// How ranks say that a name has no address there.
+const NOT_RESOLVED: &str = "does not resolve";
+const RESOLVE: &str = "add the names of these machines to DNS, or to /etc/hosts on each of them";
+
+/// How ranks say that they did not find each other.
+const NOT_CONNECTED: &[&str] = &["did not join", "cannot connect", "rendezvous"];
+const CONNECT: &str = "check the firewall between this machine and the others, in both directions: ranks connect to each other over TCP on any port above 1023, not only by ssh; and that its name and address are those that the others reach";
 
 /// Machines with another plumb.
 fn versions(run: &Run) -> Vec<String> {
@@ -254,19 +290,49 @@ fn unexplained_loss(validation: &Validation) -> Option<String> {
     })
 }
 
-/// A launch of all machines that failed although others did not, where nobody is accused.
-fn unexplained_failure(run: &Run, validation: &Validation, findings: &[Accused]) -> Option<String> {
-    let failed = validation.failed_together();
-    if failed == 0 || !findings.is_empty() {
+/// How the sentence begins that asks whether machines should have GPUs.
+const GPUS_UNKNOWN: &str = "whether these machines should have GPUs (--gpus 0 if they have none)";
+
+/// Whether host memory was measured because no GPU was seen, while nothing says that there is none: a machine whose GPUs have all left
+/// the bus looks like one that never had any.
+fn misses_gpus(run: &Run, beside: &Beside) -> bool {
+    let unasked =
+        run.chosen().is_some_and(|it| it.engine == Engine::Host) && run.plan().asked.engine.is_none();
+    unasked && beside.gpus == Gpus::Unknown && beside.unmeasured.is_none()
+}
+
+/// Machines that cannot be used, in a few words: `h2 does not answer, h5 is not fit`.
+fn out_of_use(run: &Run, blocked: &[&Unfit]) -> String {
+    let silent = |host: &str| run.reached().get(host).is_some_and(|it| it.failed.is_some());
+    let mut names: Vec<&str> = blocked.iter().map(|it| it.host.as_str()).collect();
+    names.dedup();
+    let (silent, unfit): (Vec<&str>, Vec<&str>) = names.into_iter().partition(|it| silent(it));
+    let mut parts = Vec::new();
+    if !silent.is_empty() {
+        parts.push(be(&silent, "does not answer", "do not answer"));
+    }
+    if !unfit.is_empty() {
+        parts.push(be(&unfit, "is not as it should be", "are not as they should be"));
+    }
+    parts.join(", ")
+}
+
+/// What is said of the one or two machines that are left when the others cannot be used: they work, and have nobody to be compared with.
+fn left_uncompared(run: &Run, validation: &Validation, blocked: &[&Unfit]) -> Option<String> {
+    let over =
+        run.next().is_none() && run.lost().is_empty() && run.late().is_empty() && run.futile().is_none();
+    let judged = !validation.findings().is_empty() || validation.verdict() == Verdict::Go;
+    if blocked.is_empty() || !over || judged {
         return None;
     }
-    let all = run.launches().iter().filter(|it| matches!(it.step, Step::All(_)));
-    let reason = all
-        .flat_map(|launch| launch.items.iter().filter_map(|it| run.measurement(launch.number, it)))
-        .find_map(|it| it.failed.as_deref());
-    let reason = reason.map(|it| format!(": {it}")).unwrap_or_default();
-    let times = if failed == 1 { "once".to_owned() } else { format!("{failed} times") };
-    Some(format!("why the launch of all machines failed {times}{reason}"))
+    match validation.search().fleet().len() {
+        1 => Some("one machine is left and was not compared".to_owned()),
+        2 => {
+            let rate = bandwidth(validation.all().rate()?);
+            Some(format!("two machines are left and reach {rate}, which was not compared"))
+        }
+        _ => None,
+    }
 }
 
 /// Groups that are slow across, with the names of their machines.
@@ -324,6 +390,7 @@ fn sentence(
     verdict: Verdict,
     findings: &[Accused],
     blocked: &[&Unfit],
+    failed: &[Failure],
     beside: &Beside,
 ) -> String {
     let Some(validation) = run.validation() else {
@@ -339,6 +406,10 @@ fn sentence(
     let fleet = validation.search().fleet();
     let measured = validation.verdict();
     match verdict {
+        Verdict::NoGo if left_uncompared(run, validation, blocked).is_some() => {
+            let left = left_uncompared(run, validation, blocked).unwrap_or_default();
+            format!("NO-GO: {}; {left}", out_of_use(run, blocked))
+        }
         Verdict::NoGo if !blocked.is_empty() => {
             let mut out: Vec<String> = blocked.iter().map(|it| it.host.clone()).collect();
             let rest = validation.rest();
@@ -384,6 +455,18 @@ fn sentence(
             let late = be(&run.late(), "was", "were");
             format!("INCONCLUSIVE: {late} not measured{}", rate.unwrap_or_default())
         }
+        Verdict::Inconclusive if measured == Verdict::Go && !failed.is_empty() => {
+            let reach = reach_together(validation).map(|it| format!("; {it}")).unwrap_or_default();
+            format!("INCONCLUSIVE: {}{reach}", failures::sentence(failed))
+        }
+        Verdict::Inconclusive if measured == Verdict::Go && misses_gpus(run, beside) => {
+            let reach = reach_together(validation).map(|it| format!("; over TCP {it}")).unwrap_or_default();
+            format!("INCONCLUSIVE: not known {GPUS_UNKNOWN}{reach}")
+        }
+        // Those that cannot be used are no part of what the others were measured for.
+        Verdict::Inconclusive if !blocked.is_empty() && validation.findings().is_empty() => {
+            format!("{}; {}", headline(fleet, verdict, &[], validation), out_of_use(run, blocked))
+        }
         Verdict::Inconclusive if findings.is_empty() && fleet.len() == 1 => {
             "INCONCLUSIVE: the machine runs the collective, and nothing says what it should reach (--instance)".to_owned()
         }
@@ -409,11 +492,17 @@ fn sentence(
     }
 }
 
-fn stages(run: &Run, beside: &Beside, unreachable: &[Unfit]) -> Vec<Stage> {
+/// `all 4 machines together reach 23.5 MB/s`.
+fn reach_together(validation: &Validation) -> Option<String> {
+    let machines = counted(validation.search().fleet().len(), "machine");
+    validation.all().rate().map(|it| format!("all {machines} together reach {}", bandwidth(it)))
+}
+
+fn stages(run: &Run, beside: &Beside, unreachable: &[Unfit], failed: &[Failure]) -> Vec<Stage> {
     let total = run.plan().hosts.len();
     let mut all = vec![reach(run, total, unreachable), node(run, &beside.nodes)];
     for (number, name) in [(2, "local"), (3, "smoke"), (4, "all"), (5, "localise"), (6, "without")] {
-        all.push(measured(run, number, name));
+        all.push(measured(run, number, name, failed));
     }
     all.push(logs(run));
     all
@@ -472,12 +561,14 @@ fn node(run: &Run, unfit: &[Unfit]) -> Stage {
     }
 }
 
-fn measured(run: &Run, number: usize, name: &'static str) -> Stage {
-    let belongs = |step: &Step| match name {
-        "all" => matches!(step, Step::Scale(_) | Step::All(_)),
-        "localise" => matches!(step, Step::Pairs(_) | Step::Nics(_)),
-        other => step.name() == other,
+fn measured(run: &Run, number: usize, name: &'static str, failed: &[Failure]) -> Stage {
+    let part = |step: &str| match name {
+        "all" => matches!(step, "scale" | "all"),
+        "localise" => matches!(step, "pairs" | "nics"),
+        other => step == other,
     };
+    let belongs = |step: &Step| part(step.name());
+    let failed: Vec<Failure> = failed.iter().filter(|it| part(it.stage)).cloned().collect();
     let own: Vec<&Launched> = run.launches().iter().filter(|it| belongs(&it.step)).collect();
     let Some(last) = own.last() else {
         let ended = run.validation().is_some_and(|it| it.next().is_none());
@@ -487,38 +578,49 @@ fn measured(run: &Run, number: usize, name: &'static str) -> Stage {
         };
     };
     if name == "localise" {
-        return pairs(run, &own);
+        return pairs(run, &own, &failed);
     }
     let line = launched(run, last);
+    // What failed earlier, and was not the last launch.
+    let earlier: Vec<Failure> =
+        failed.into_iter().filter(|it| !line.failures.contains(&it.sentence())).collect();
     let bad = run.validation().is_some_and(|it| {
         name == "local"
             && it.findings().iter().any(|it| it.partners == 0 && matches!(it.culprit, Culprit::Host(_)))
     });
-    let failed = line.result.starts_with("failed");
-    let verdict = if failed {
+    let now = line.result.starts_with("failed");
+    let verdict = if now || !earlier.is_empty() {
         "failed"
     } else if line.ok && !bad {
         "ok"
     } else {
         "low"
     };
-    stage(number, name, verdict, format!("{}: {}", line.what, line.result))
+    let reasons = match &line.failures[..] {
+        [only] if now => format!(" ({only})"),
+        _ => String::new(),
+    };
+    let earlier =
+        if earlier.is_empty() { String::new() } else { format!("{}; ", failures::sentence(&earlier)) };
+    stage(number, name, verdict, format!("{earlier}{}: {}{reasons}", line.what, line.result))
 }
 
-fn pairs(run: &Run, own: &[&Launched]) -> Stage {
+fn pairs(run: &Run, own: &[&Launched], failures: &[Failure]) -> Stage {
     let Some(validation) = run.validation() else { return stage(5, "localise", "not run", "") };
     let samples = validation.search().samples();
     let reference = validation.search().judgement().reference;
-    let slow = samples
-        .iter()
-        .filter(|it| reference.is_none_or(|known| known.is_slow(it.rate.map(|it| it.0))))
-        .count();
+    // What failed was not slow.
+    let ended = samples.iter().filter(|it| it.rate.is_some());
+    let slow = ended.filter(|it| reference.is_none_or(|known| known.is_slow(it.rate.map(|it| it.0)))).count();
+    let failed = samples.iter().filter(|it| it.rate.is_none()).count();
+    let failed = if failed == 0 { String::new() } else { format!(", {failed} failed") };
     let rounds = own.iter().filter(|it| matches!(it.step, Step::Pairs(_))).count();
     let normal = reference.map(|it| format!(", normal {}", bandwidth(it.normal))).unwrap_or_default();
     let found = validation.findings();
     let named = found.iter().any(|it| it.partners > 0);
     let verdict = match () {
         () if named || validation.split().is_some() => "found",
+        () if !failures.is_empty() => "failed",
         () if !validation.open().is_empty() => "open",
         () => "ok",
     };
@@ -526,7 +628,7 @@ fn pairs(run: &Run, own: &[&Launched]) -> Stage {
     let lossy = Usual::of(shares()).map_or(0, |usual| shares().filter(|it| usual.is_lossy(*it)).count());
     let lossy = if lossy == 0 { String::new() } else { format!(", {lossy} with lost packets") };
     let text = format!(
-        "{} in {}{normal}; {slow} slow{lossy}",
+        "{} in {}{normal}; {slow} slow{failed}{lossy}",
         counted(samples.len(), "pair"),
         counted(rounds, "round")
     );
@@ -565,8 +667,16 @@ fn next(run: &Run, verdict: Verdict, blocked: &[&Unfit], beside: &Beside) -> Opt
             return Some(Next { text, command });
         }
         let (plan, late) = (run.plan(), !run.late().is_empty());
-        return (late && plan.way == "ssh")
-            .then(|| Next { text: "validate all of them".to_owned(), command: anew(plan) });
+        let without_gpus =
+            run.validation().is_some_and(|it| it.verdict() == Verdict::Go) && misses_gpus(run, beside);
+        return match plan.way.as_str() {
+            "ssh" if late => Some(Next { text: "validate all of them".to_owned(), command: anew(plan) }),
+            "ssh" if without_gpus => Some(Next {
+                text: "if these machines have no GPUs".to_owned(),
+                command: anew(&Plan { asked: Asked { gpus: Some(0), ..plan.asked.clone() }, ..plan.clone() }),
+            }),
+            _ => None,
+        };
     }
     let chosen = run.chosen()?;
     let validation = run.validation()?;
@@ -657,7 +767,7 @@ fn out_of_fleet(validation: &Validation) -> Vec<Host> {
 }
 
 /// One word for a shell.
-fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     let plain = |it: char| it.is_ascii_alphanumeric() || "/._-+,:@%=".contains(it);
     if !text.is_empty() && text.chars().all(plain) {
         text.to_owned()

@@ -1,6 +1,7 @@
 //! The answer of `plumb validate`: is this fleet fit to train, and which part is not? Schema `plumb.validate/1`.
 
 mod evidence;
+mod failures;
 mod junit;
 mod live;
 mod matrix;
@@ -14,7 +15,7 @@ use std::io::{self, Write};
 use ::validate::{Class, Verdict};
 use serde::Serialize;
 
-pub use live::{Beside, Gpus, Unfit, launched};
+pub use live::{Beside, Gpus, Unfit, launched, quoted};
 pub(crate) use matrix::Matrix;
 pub(crate) use svg::class_percent;
 pub(crate) use text::errors;
@@ -158,6 +159,8 @@ pub struct Launch {
     pub result: String,
     /// Whether it was as it should be.
     pub ok: bool,
+    /// Measurements of it that failed, each with the reason; empty for models.
+    pub failures: Vec<String>,
 }
 
 /// Runs of one kind.

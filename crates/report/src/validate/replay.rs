@@ -78,7 +78,7 @@ impl Validate {
                     }));
                     suspects.extend(measured_once(fleet, set, judgement));
                     not_known.extend(
-                        open(fleet, &judgement.open, &samples(set))
+                        open(fleet, &judgement.open, &samples(set), judgement.split.as_ref())
                             .into_iter()
                             .map(|it| format!("{name}: {it}")),
                     );
@@ -106,6 +106,7 @@ impl Validate {
         let wrong: Vec<Accused> = replay.wrong.iter().map(|it| wrong_results(fleet, it)).collect();
         findings.splice(0..0, wrong);
         let together = together(replay, &tests, least);
+        let failures = failures(replay, &findings);
         if let Some(unknown) = tests.iter().find(|it| it.expected.is_none() && least.is_none()) {
             not_known.push(format!(
                 "what {} should reach: the output does not say which machines and which network (--instance NAME)",
@@ -132,13 +133,25 @@ impl Validate {
         let low = low(&tests, &together, fleet.len());
         let verdict = match () {
             () if !findings.is_empty() || !splits.is_empty() => Verdict::NoGo,
-            () if low.is_none() && suspects.is_empty() && !together.is_empty() => Verdict::Go,
+            () if low.is_none() && suspects.is_empty() && failures.is_empty() && !together.is_empty() => {
+                Verdict::Go
+            }
             () => Verdict::Inconclusive,
         };
+        not_known.extend(failures.iter().filter(|it| !it.asked).map(|it| format!("why {}", it.text)));
         let known = tests.iter().any(|it| it.expected.is_some());
         let untold: Vec<String> = untold.iter().map(|it| fleet.name(*it).to_owned()).collect();
-        let headline =
-            Headline { findings: &findings, splits: &splits, low, suspects, together, untold, known, replay };
+        let headline = Headline {
+            findings: &findings,
+            splits: &splits,
+            low,
+            suspects,
+            failures,
+            together,
+            untold,
+            known,
+            replay,
+        };
         let runs: usize = replay.sets.iter().map(|it| it.runs.len()).sum();
         Self {
             schema: "plumb.validate/1",
@@ -223,7 +236,8 @@ fn together(replay: &Replay, tests: &[Test], least: Option<f64>) -> Vec<Together
     let all = || replay.sets.iter().zip(tests).filter(|it| is_all(it.0, &replay.fleet));
     let reduced = all().any(|it| it.0.collective == Some(Collective::AllReduce));
     let judged = all().filter_map(|(set, test)| {
-        let rate = test.normal.unwrap_or(0.0);
+        // Where every run failed there is no rate, and that is said.
+        let rate = test.normal?;
         let counts = !reduced || set.collective == Some(Collective::AllReduce);
         let (needed, beside) = match (least.filter(|_| counts), &test.expected) {
             (Some(least), _) => (least, format!(", {} needed (--least)", bandwidth(least))),
@@ -278,6 +292,51 @@ fn measured_once(fleet: &Fleet, set: &Set, judgement: &Judgement) -> Vec<String>
         Question::Host(_) => None,
     });
     once.collect()
+}
+
+/// Runs of the same machines that failed, at least one of them.
+struct Failure {
+    /// In a sentence.
+    text: String,
+    /// Whether it is a pair that always failed: what is not known about pairs names it.
+    asked: bool,
+}
+
+/// Runs that failed and that no finding explains, by kind and machines: they may fail again.
+fn failures(replay: &Replay, findings: &[Accused]) -> Vec<Failure> {
+    let fleet = &replay.fleet;
+    let mut said = Vec::new();
+    for set in &replay.sets {
+        let mut by_machines: BTreeMap<&[::validate::Host], Vec<&::validate::replay::Run>> = BTreeMap::new();
+        for run in &set.runs {
+            by_machines.entry(&run.hosts).or_default().push(run);
+        }
+        for (hosts, runs) in by_machines {
+            let names: Vec<String> = hosts.iter().map(|it| fleet.name(*it).to_owned()).collect();
+            let explained = findings.iter().any(|it| match it.class {
+                "link" => it.hosts.iter().all(|it| names.contains(it)),
+                _ => it.hosts.iter().any(|it| names.contains(it)),
+            });
+            let files: Vec<String> =
+                runs.iter().filter(|it| it.rate.is_none()).map(|it| it.name.clone()).collect();
+            if files.is_empty() || explained {
+                continue;
+            }
+            let asked = hosts.len() == 2 && files.len() == runs.len();
+            let who = match names.len() {
+                _ if is_all(set, fleet) => format!("all {} machines", names.len()),
+                1 | 2 => names.join(" - "),
+                many => format!("{many} machines"),
+            };
+            let of = match runs.len() {
+                1 => "the run".to_owned(),
+                all if all == files.len() => format!("all {all} runs"),
+                all => format!("{} of {all} runs", files.len()),
+            };
+            said.push(Failure { text: format!("{of} of {who} failed ({})", list(&files, 2)), asked });
+        }
+    }
+    said
 }
 
 fn wrong_results(fleet: &Fleet, wrong: &Wrong) -> Accused {
@@ -355,6 +414,8 @@ struct Headline<'a> {
     splits: &'a [Split],
     low: Option<String>,
     suspects: Vec<String>,
+    /// Runs that failed, of which no machine is accused.
+    failures: Vec<Failure>,
     together: Vec<Together>,
     /// Machines that were slow, or not measured with one that is normal.
     untold: Vec<String>,
@@ -382,6 +443,14 @@ impl Headline<'_> {
                 more => format!("whether {} are slower than the others is not told", list(more, 4)),
             },
         };
+        if let Some(first) = self.failures.first().filter(|_| self.suspects.is_empty()) {
+            let low = self.low.map(|it| format!("; {it}")).unwrap_or_default();
+            let more = match self.failures.len() - 1 {
+                0 => String::new(),
+                more => format!(", and {more} more (see below)"),
+            };
+            return format!("INCONCLUSIVE: {}{more}{low}", first.text);
+        }
         if let Some(low) = self.low {
             return if self.together.is_empty() && machines > 1 {
                 format!("INCONCLUSIVE: {even}, but all are slow: {low}")

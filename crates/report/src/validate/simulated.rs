@@ -41,7 +41,7 @@ impl Validate {
             validation.findings().iter().map(|it| accused(fleet, it, Vec::new())).collect();
         super::alike(&mut findings, fleet.len());
         let samples = validation.search().samples();
-        let not_known = open(fleet, &validation.open(), samples);
+        let not_known = open(fleet, &validation.open(), samples, validation.split().as_ref());
         let reference = validation.search().judgement().reference.filter(|_| !samples.is_empty());
         let matrix = reference.map(|it| Matrix::of(fleet, samples, &it, "pairs".to_owned()));
         Self {
@@ -189,11 +189,25 @@ pub(super) fn named_out(out: &[String], findings: &[Accused]) -> Vec<String> {
     sure.chain(out.iter().filter_map(|it| link(&it))).collect()
 }
 
-/// What is not told, in words.
-pub(super) fn open(fleet: &Fleet, questions: &[Question], samples: &[Sample]) -> Vec<String> {
+/// What is not told, in words; groups of machines explain what is slow between them.
+pub(super) fn open(
+    fleet: &Fleet,
+    questions: &[Question],
+    samples: &[Sample],
+    split: Option<&::validate::Split>,
+) -> Vec<String> {
+    let group =
+        |host: ::validate::Host| split.and_then(|it| it.groups.iter().position(|it| it.contains(&host)));
+    let explained = |question: &&Question| match question {
+        Question::Host(host) => group(*host).is_some(),
+        Question::Pair(pair) => {
+            let [one, other] = pair.hosts().map(group);
+            one.is_some() && other.is_some() && one != other
+        }
+    };
     let mut hosts = Vec::new();
     let (mut pairs, mut failed) = (Vec::new(), Vec::new());
-    for question in questions {
+    for question in questions.iter().filter(|it| !explained(it)) {
         match question {
             Question::Host(host) => hosts.push(fleet.name(*host).to_owned()),
             Question::Pair(pair) => {
@@ -411,5 +425,5 @@ pub(super) fn launch(fleet: &Fleet, step: &Step, answer: &Answer, least: Option<
     if let Some(share) = answer.most_resent().filter(|it| *it >= MUCH) {
         result.push_str(&format!("; up to {} sent again", fine_percent(share)));
     }
-    Launch { stage, what, result, ok }
+    Launch { stage, what, result, ok, failures: Vec::new() }
 }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use rules::Severity;
 
-use super::{Validate, list, percent};
+use super::{Accused, Validate, list, percent};
 use crate::Doctor;
 use crate::expect::shown;
 use crate::text::{Style, width, wrap};
@@ -16,6 +16,9 @@ const NAME: [usize; 2] = [3, 8];
 /// Machines whose matrix is shown where nothing is slow.
 const SMALL: usize = 16;
 
+/// Findings beyond the first that are named with what they are.
+const MORE: usize = 4;
+
 impl Validate {
     /// For people.
     pub fn text(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
@@ -25,15 +28,15 @@ impl Validate {
         }
         writeln!(out, "{}", self.source)?;
         let most = if style.verbose { usize::MAX } else { 4 };
-        for it in self.findings.iter().take(most) {
+        let groups = self.alike();
+        for (it, hosts) in groups.iter().take(most) {
             writeln!(out)?;
             let tests = match it.tests.len() {
                 0 => String::new(),
                 _ => format!(" ({})", list(&it.tests, 2)),
             };
             let rule = it.rule.as_ref().map(|it| format!("  [{it}]")).unwrap_or_default();
-            let head =
-                format!("{}  {}{rule}", it.class.to_uppercase(), super::simulated::out_list(&it.hosts));
+            let head = format!("{}  {}{rule}", it.class.to_uppercase(), super::simulated::out_list(hosts));
             writeln!(out, "  {}", bold(&head))?;
             for line in wrap(&format!("{}{tests}", it.text), style.width.saturating_sub(4)) {
                 writeln!(out, "    {line}")?;
@@ -54,8 +57,20 @@ impl Validate {
                 it.references.iter().try_for_each(|it| writeln!(out, "    source: {it}"))?;
             }
         }
-        if self.findings.len() > most {
-            let more: Vec<String> = self.findings.iter().skip(most).map(|it| it.hosts.join(" - ")).collect();
+        // What else is wrong is not hidden behind names.
+        for (it, hosts) in groups.iter().skip(most).take(MORE) {
+            let what =
+                it.rule.as_ref().map_or_else(|| it.text.clone(), |rule| format!("[{rule}] {}", it.text));
+            let what: String = what.split("; ").next().unwrap_or_default().to_owned();
+            let text = format!("and {}: {what} (-v)", super::simulated::out_list(hosts));
+            writeln!(out)?;
+            for line in wrap(&text, style.width.saturating_sub(2)) {
+                writeln!(out, "  {line}")?;
+            }
+        }
+        if groups.len() > most.saturating_add(MORE) {
+            let more: Vec<String> =
+                groups.iter().skip(most + MORE).map(|(_, hosts)| hosts.join(" - ")).collect();
             writeln!(out)?;
             for line in
                 wrap(&format!("and {}: {} (-v)", more.len(), list(&more, 40)), style.width.saturating_sub(2))
@@ -103,6 +118,23 @@ impl Validate {
         self.outlook(style, out)
     }
 
+    /// Findings with their machines; those of machines of which the same is said are one.
+    fn alike(&self) -> Vec<(&Accused, Vec<String>)> {
+        let mut groups: Vec<(&Accused, Vec<String>)> = Vec::new();
+        for it in &self.findings {
+            // What was measured has evidence of its own.
+            let same = |known: &&mut (&Accused, Vec<String>)| {
+                let said = |it: &Accused| (it.class, it.rule.clone(), it.text.clone(), it.action.clone());
+                it.of == 0 && it.hosts.len() == 1 && known.0.of == 0 && said(known.0) == said(it)
+            };
+            match groups.iter_mut().find(same) {
+                Some((_, hosts)) => hosts.extend(it.hosts.iter().cloned()),
+                None => groups.push((it, it.hosts.clone())),
+            }
+        }
+        groups
+    }
+
     /// Each stage with its verdict.
     fn verdicts(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
         for (number, it) in self.stages.iter().enumerate() {
@@ -117,10 +149,10 @@ impl Validate {
             };
             let end = if colour.is_empty() { "" } else { "\x1b[0m" };
             let head = format!("  {} {:<9}{colour}{:<15}{end}", it.number, it.name, it.verdict);
-            let mut lines = wrap(&it.text, style.width.saturating_sub(27)).into_iter();
+            let mut lines = wrap(&it.text, style.width.saturating_sub(28)).into_iter();
             writeln!(out, "{}", format!("{head}{}", lines.next().unwrap_or_default()).trim_end())?;
             for line in lines {
-                writeln!(out, "{:27}{line}", "")?;
+                writeln!(out, "{:28}{line}", "")?;
             }
         }
         Ok(())
@@ -156,8 +188,12 @@ impl Validate {
             if number == 0 {
                 writeln!(out, "\n  launches")?;
             }
-            let mark = if it.ok { "    " } else { "low " };
+            // What failed was not low.
+            let mark = if it.ok || it.result.starts_with("failed") { "    " } else { "low " };
             writeln!(out, "  {:>2} {:<8}{:<wide$}  {mark}{}", number + 1, it.stage, it.what, it.result)?;
+            for failure in &it.failures {
+                writeln!(out, "  {:10} failed: {failure}", "")?;
+            }
         }
         Ok(())
     }

@@ -32,7 +32,7 @@ pub struct Set {
     pub nccl: Option<Version>,
     /// What was run, where it is a collective that plumb knows.
     pub collective: Option<Collective>,
-    /// The size that is compared: the largest that most runs have.
+    /// The size that is compared: the largest that most runs have that ended; 0 where none did.
     pub bytes: u64,
     /// Every run, in the order it was read.
     pub runs: Vec<Run>,
@@ -107,6 +107,14 @@ struct Read<'a> {
     name: String,
     /// Whether a line of it reports an error.
     error: bool,
+}
+
+impl Read<'_> {
+    /// Whether a run of so many machines failed. One that stops without an error was cut or hangs; that proves nothing about a machine
+    /// by itself, and among pairs the others decide.
+    fn failed(&self, hosts: usize) -> bool {
+        !self.test.has_ended() && (self.error || hosts > 1)
+    }
 }
 
 /// Runs of the same kind are compared.
@@ -189,20 +197,23 @@ impl Set {
         incomplete: &mut Vec<Incomplete>,
     ) -> Self {
         let Kind { program, gpus, hosts, gpu, nccl } = kind;
-        let bytes = compared(tests.iter().map(|it| it.1.test));
+        // A run that failed says nothing about sizes, however many of them there are.
+        let (ended, rest): (Vec<_>, Vec<_>) =
+            tests.iter().map(|it| &it.1).partition(|it| it.test.has_ended());
+        let unknown = rest.iter().filter(|it| !it.failed(hosts)).map(|it| it.test);
+        let bytes = Some(compared(ended.iter().map(|it| it.test))).filter(|it| *it > 0);
+        let bytes = bytes.unwrap_or_else(|| compared(unknown));
         let collective = tests.iter().find_map(|it| it.1.test.collective());
         let mut runs = Vec::new();
-        for (hosts, Read { test, name, error }) in tests {
-            let row = test.rows.iter().find(|it| it.size == bytes);
+        for (hosts, read) in tests {
+            let failed = read.failed(hosts.len());
+            let row = read.test.rows.iter().find(|it| it.size == bytes && !failed);
             let rate = row.and_then(rate).map(GigabytesPerSecond);
-            // A run that ended well has other sizes. One that stops without an error was cut or hangs; by itself that proves nothing
-            // about a machine, and among pairs the others decide.
-            let ended = test.average_bus_bandwidth.is_some();
-            if rate.is_none() && !error && (ended || hosts.len() == 1) {
-                incomplete.push(Incomplete { name, lacks: Lacks::Size(bytes) });
+            if rate.is_none() && !failed {
+                incomplete.push(Incomplete { name: read.name, lacks: Lacks::Size(bytes) });
                 continue;
             }
-            runs.push(Run { hosts, rate, wrong: test.is_wrong(), name });
+            runs.push(Run { hosts, rate, wrong: read.test.is_wrong(), name: read.name });
         }
         let judged = match hosts {
             1 => {
