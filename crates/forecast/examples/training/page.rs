@@ -307,8 +307,11 @@ fn passes(calibration: &Calibration) -> String {
     )
 }
 
+/// What was measured, and what is predicted.
+type Pairs = Vec<(f64, f64)>;
+
 /// Measured and predicted times of such passes, and memory of activations.
-pub(crate) fn predicted_passes(calibration: &Calibration) -> (Vec<(f64, f64)>, Vec<(f64, f64)>) {
+pub(crate) fn predicted_passes(calibration: &Calibration) -> (Pairs, Pairs) {
     let all = super::rows::passes();
     let of = |it: &super::rows::Passes| {
         let step = Predictor::new(calibration, &it.job.model, &it.job.cluster).step(&it.job.run).ok()?;

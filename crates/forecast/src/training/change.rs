@@ -6,7 +6,7 @@ use fabric::{Layout, machine};
 
 use super::hardware::Inter;
 use super::job::{Job, JobError, reduces_half};
-use super::run::{Libraries, Precision, Recompute};
+use super::run::{Libraries, ModelCode, Precision, Recompute};
 
 /// What can be changed.
 pub const KEYS: [&str; 31] = [
@@ -92,11 +92,7 @@ impl Job {
                 run.reduces_half = Some(reduces_half(value).map_err(|_| bad("fp32, bf16 or fp16"))?);
             }
             "model_code" => {
-                run.transformers = match value {
-                    "transformers" => true,
-                    "fused" => false,
-                    _ => return Err(bad("transformers or fused")),
-                };
+                run.model_code = ModelCode::read(value).ok_or_else(|| bad("transformers or fused"))?;
             }
             "instance" | "gpu" => {
                 let named = |error: JobError| JobError::new(format!("`{change}`: {error}"));

@@ -86,13 +86,13 @@ impl Speed {
         };
         // Megatron's attention on Hopper comes from cuDNN. Published runs of PyTorch have kernels made for Ampere there; what transformers
         // calls in PyTorch 2.11 is cuDNN's again (measured with tools/kernels/steps.py).
-        let fused =
-            (run.framework == Framework::Megatron || run.transformers) && (90..100).contains(&gpu.compute);
+        let fused = (run.framework == Framework::Megatron || run.is_of_transformers())
+            && (90..100).contains(&gpu.compute);
         let flash = flash * peak * if fused { attention.cudnn } else { 1.0 };
         let apart =
             if run.flash_attention || run.fuses_softmax(model.heads) { 0.0 } else { constants.host.softmax };
         let waits = if run.starts_one_by_one() { constants.host.blocking } else { 1.0 };
-        let host = if run.transformers { host * constants.plain.host } else { host };
+        let host = if run.is_of_transformers() { host * constants.plain.host } else { host };
         let host = waits * (host + apart + model.expert_share() * constants.experts.host) * 1e-6;
         Self {
             gemm: layers,
@@ -182,7 +182,8 @@ impl Speed {
         let outside = if run.sequence_parallel { hidden / tp } else { hidden };
         let width = mlp.width;
         // PyTorch has one kernel for the norms and activations of models without a gate.
-        let plain = if run.transformers && model.gated { constants.plain.clone() } else { Plain::default() };
+        let plain =
+            if run.is_of_transformers() && model.gated { constants.plain.clone() } else { Plain::default() };
         let passes = (memory.full + plain.full) * outside
             + memory.heads * (queries + 2.0 * keys)
             + plain.heads * (queries + keys)

@@ -13,7 +13,7 @@ use super::hardware::{Cluster, Gpu, Inter, Intra};
 use super::measured::Measured;
 use super::model::{Experts, Model};
 use super::models;
-use super::run::{Framework, Libraries, Offload, Precision, Recompute, Run};
+use super::run::{Framework, Libraries, ModelCode, Offload, Precision, Recompute, Run};
 use super::step::Seconds;
 
 /// A training job.
@@ -238,7 +238,7 @@ fn types(value: &Value, table: &str, types: &[(&str, &str)]) -> Result<(), JobEr
     for (key, value) in object {
         let Some((_, kind)) = types.iter().find(|it| it.0 == key) else { continue };
         let most = u32::MAX;
-        let (right, must) = match *kind {
+        let (is_one, wanted) = match *kind {
             "u32" | "u64" => (
                 value.as_u64().is_some_and(|it| it <= u64::from(most)),
                 format!("a whole number from 0 to {most}"),
@@ -255,9 +255,9 @@ fn types(value: &Value, table: &str, types: &[(&str, &str)]) -> Result<(), JobEr
             }
             _ => (value.is_object(), "a table, as in { params = false, optimizer = true }".to_owned()),
         };
-        if !right {
+        if !is_one {
             let shown = if value.is_null() { "not a number".to_owned() } else { value.to_string() };
-            return wrong(format!("`{key}` in [{table}] is {shown}: it must be {must}"));
+            return wrong(format!("`{key}` in [{table}] is {shown}: it must be {wanted}"));
         }
     }
     Ok(())
@@ -594,14 +594,11 @@ fn run(table: &RunTable, cluster: &Cluster, notes: &mut Vec<String>) -> Result<R
         libraries,
         launch_blocking: table.launch_blocking,
         reduces_half: table.reduce_dtype.as_deref().map(reduces_half).transpose()?,
-        transformers: match table.model_code.as_deref() {
-            None | Some("fused") => false,
-            Some("transformers") => true,
-            Some(other) => {
-                return wrong(format!(
-                    "`model_code` in [run] is `{other}`: it must be transformers or fused"
-                ));
-            }
+        model_code: match table.model_code.as_deref() {
+            None => ModelCode::Fused,
+            Some(text) => ModelCode::read(text).ok_or_else(|| {
+                JobError(format!("`model_code` in [run] is `{text}`: it must be transformers or fused"))
+            })?,
         },
         with_deepspeed: match table.framework.as_deref() {
             Some("megatron-lm") => Some(false),

@@ -25,7 +25,7 @@ impl Activations {
     fn new(constants: &Constants, model: &Model, run: &Run) -> Self {
         let hidden = f64::from(model.hidden);
         let (norms, gate) =
-            if run.transformers { (constants.plain.norms, constants.plain.gate) } else { (0.0, 0.0) };
+            if run.is_of_transformers() { (constants.plain.norms, constants.plain.gate) } else { (0.0, 0.0) };
         // Two norms' inputs, inputs of two products; two masks of dropout, which models with a gate do not have.
         let outside = if model.gated { (8.0 + norms) * hidden } else { 10.0 * hidden };
         let wide = |width: f64| if model.gated { (6.0 + gate) * width } else { 4.0 * width };

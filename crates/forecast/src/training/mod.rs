@@ -30,7 +30,7 @@ pub use job::{Job, JobError};
 pub use measured::{Curve, Measured};
 pub use model::{Experts, Model};
 pub use predict::{Calibration, Predictor};
-pub use run::{Framework, Libraries, Offload, Precision, Recompute, Run};
+pub use run::{Framework, Libraries, ModelCode, Offload, Precision, Recompute, Run};
 pub use schedule::pipeline_layout;
 pub use step::{Breakdown, Kind, Memory, Part, Seconds, Step};
 pub use timeline::{PassSpan, Span, StageTimeline, Timeline, TooMany};

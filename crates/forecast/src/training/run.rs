@@ -92,6 +92,26 @@ impl Libraries {
     }
 }
 
+/// What a model is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModelCode {
+    /// Norms, positions and activations are one kernel each, made by hand or by a compiler.
+    Fused,
+    /// The models of transformers as they are: several kernels each.
+    Transformers,
+}
+
+impl ModelCode {
+    /// As a job file names it.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        match text {
+            "fused" => Some(Self::Fused),
+            "transformers" => Some(Self::Transformers),
+            _ => None,
+        }
+    }
+}
+
 /// What rests in the memory of the host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Offload {
@@ -156,8 +176,8 @@ pub struct Run {
     pub launch_blocking: Option<bool>,
     /// Whether gradients are reduced in 16 bits or in FP32; `None` for what the framework does.
     pub reduces_half: Option<bool>,
-    /// Whether the model is that of transformers, whose norms, positions and activations are several kernels each.
-    pub transformers: bool,
+    /// What the model is written in.
+    pub model_code: ModelCode,
     /// Whether Megatron is that of DeepSpeed; `None` for what attention and `ZeRO` say.
     pub with_deepspeed: Option<bool>,
 }
@@ -301,6 +321,11 @@ impl Run {
     /// Whether gradients of 16 bits are added to others in FP32 by kernels of their own: the BF16 optimizer of Megatron-DeepSpeed.
     pub(crate) fn adds_apart(&self) -> bool {
         self.is_megatron_deepspeed() && self.precision == Precision::Bf16
+    }
+
+    /// Whether the model is that of transformers.
+    pub(crate) fn is_of_transformers(&self) -> bool {
+        self.model_code == ModelCode::Transformers
     }
 
     /// Whether gradients go to the memory of the host after every micro-batch: `ZeRO`-2, `ZeRO`-3 and FSDP with the optimizer there,
