@@ -219,7 +219,7 @@ fn another_layout_runs_with_the_same_software() {
     // The written file says what would be read otherwise.
     for run in [sharded.run, read.with("zero=0").unwrap().run] {
         let again = Job::read(&JobFile::read(&text).unwrap().with(&run)).unwrap();
-        assert_eq!(time(&again), time(&Job { run, ..job.clone() }), "{run:?}");
+        assert!(time(&again).total_cmp(&time(&Job { run, ..job.clone() })).is_eq(), "{run:?}");
     }
 }
 
