@@ -441,3 +441,25 @@ fn invalid_calls_are_refused() {
     assert!(both[0].0.contains("1 elements on one side and 2 on the other"), "{}", both[0].0);
     assert!(both[0].1.contains("root 2 does not exist: the job has 2 ranks"), "{}", both[0].1);
 }
+
+#[test]
+fn buffers_may_be_registered_in_one_call_and_private_in_the_next() {
+    for count in [256, 1024, 4096] {
+        job(3, SHM, |job| {
+            let (rank, size) = (job.rank(), job.size());
+            let [mut shared, mut own] =
+                [true, false].map(|registered| Space::<f32>::new(job, count, registered).expect("memory"));
+            // Long runs of either, and a mixture.
+            for call in 0..300_usize {
+                let registered = if call < 150 { call / 50 % 2 == 1 } else { call % 3 == 0 || call % 7 == 1 };
+                let space = if registered { &mut shared } else { &mut own };
+                space.set(&inputs(rank + call, count, Operation::Sum));
+                job.all_reduce_in_place(space.get(), Operation::Sum).expect("all_reduce");
+                let want = |index: usize| -> i64 {
+                    (0..size).map(|of| value(of + call, index, Operation::Sum)).sum()
+                };
+                check(true, space.get(), want, &format!("call {call}"));
+            }
+        });
+    }
+}

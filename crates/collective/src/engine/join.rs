@@ -10,7 +10,7 @@ use super::{Engine, number_at};
 use crate::executor::Executor;
 use crate::host::{self, Host, Oversubscription};
 use crate::schedule::Layout;
-use crate::session::{self, JoinOptions, Session};
+use crate::session::{self, CallKind, JoinOptions, Session};
 use crate::shm::{self, Caches, Direct, DirectError, FdExchange, Mailbox, Rings, Segment};
 use crate::tcp::{DataListener, Interface, Network, Streams};
 use crate::wait::{AbortFlag, WaitPolicy, Waiter};
@@ -59,6 +59,7 @@ impl Engine {
             own: Vec::new(),
             registered: 0,
             choices: Choices::default(),
+            unasked: [0; CallKind::ALL.len()],
             transport: options.transport,
             algorithm: options.algorithm,
             folder: options.folder,

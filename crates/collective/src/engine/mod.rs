@@ -17,7 +17,7 @@ use crate::host::{Host, Oversubscription};
 use crate::kernel;
 use crate::model::Method;
 use crate::schedule::{Kind, Layout, Schedule, Shape};
-use crate::session::{Member, Session};
+use crate::session::{CallKind, Member, Session};
 use crate::shm::{Direct, DirectError, FdExchange, Manner, Reach, RegisteredSegment, SMALL, Segment};
 use crate::tcp::Network;
 use crate::wait::Waiter;
@@ -75,12 +75,18 @@ pub(crate) struct Engine {
     own: Vec<Own>,
     registered: u32,
     choices: Choices,
+    /// Calls of each collective that may go in one shot without asking where the buffers lie.
+    unasked: [u32; CallKind::ALL.len()],
     transport: Option<Transport>,
     algorithm: Option<Algorithm>,
     folder: Option<std::path::PathBuf>,
     failure: Option<Error>,
     log: Log,
 }
+
+/// After private buffers, so many small calls of a collective are taken to have such, too: asking takes as long as 2 KiB in one shot.
+/// One shot is right for buffers of any kind.
+const UNASKED: u32 = 31;
 
 impl Engine {
     pub(crate) fn rank(&self) -> usize {
@@ -255,8 +261,15 @@ impl Engine {
         if bytes <= self.choices.one_shot(call.kind) {
             return self.run_with(call, Method::OneShot);
         }
+        let kind = CallKind::from(call.kind) as usize;
+        if self.unasked[kind] > 0 && bytes <= self.choices.one_shot_private(call.kind) {
+            self.unasked[kind] -= 1;
+            return self.run_with(call, Method::OneShot);
+        }
         let reach = self.exchange_buffers(call)?;
         let buffers = if reach == Reach::Registered { Buffers::Registered } else { Buffers::Private };
+        // All ranks see the same, so that all ask again in the same call.
+        self.unasked[kind] = if buffers == Buffers::Private { UNASKED } else { 0 };
         if let Some(extent) = self.choices.unknown(call.kind, bytes, buffers) {
             self.calibrate(call.kind, extent, buffers)?;
             return self.decide(call);

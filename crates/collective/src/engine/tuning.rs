@@ -105,6 +105,14 @@ impl Choices {
         self.one_shot[index(kind)]
     }
 
+    /// The largest size at which one shot is the fastest for private buffers, whether ranks reach each other's memory or not.
+    pub(super) fn one_shot_private(&self, kind: Kind) -> usize {
+        let small = |ranges: &[SizeRange]| {
+            ranges.first().filter(|it| it.method == Method::OneShot).map_or(0, |it| it.up_to)
+        };
+        self.by_kind[index(kind)].as_ref().map_or(0, |it| small(&it.crossing).min(small(&it.private)))
+    }
+
     /// The extent that a size needs, if it has not been measured.
     pub(super) fn unknown(&self, kind: Kind, bytes: usize, buffers: Buffers) -> Option<Extent> {
         let wanted = match bytes {
