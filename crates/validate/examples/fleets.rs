@@ -1,5 +1,6 @@
-//! How often the search is right, over random fleets: `cargo run --release -p validate --example fleets [FLEETS]` prints the table of
-//! docs/validation.md. `SHOW=1` prints every fleet that was not judged right.
+//! How often the search is right, over random fleets: `cargo run --release -p validate --example fleets [FLEETS [KIND [FIRST]]]` prints the
+//! table of docs/validation.md. KIND is a part of the names of kinds. FIRST is the number of the first fleet: another range has other
+//! fleets, so that what was tuned on one is tested on another. `SHOW=1` prints every fleet that was not judged right.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "prints a table")]
 #![allow(
     clippy::cast_precision_loss,
@@ -211,16 +212,17 @@ fn outcome(kind: &str, number: u64) -> (Outcome, usize) {
 fn main() {
     let fleets = std::env::args().nth(1).and_then(|it| it.parse().ok()).unwrap_or(1000_u64);
     let only = std::env::args().nth(2).unwrap_or_default();
+    let first = std::env::args().nth(3).and_then(|it| it.parse().ok()).unwrap_or(0_u64);
     println!(
         "| fleets of 8 to 1,000 machines | exact | class open | INCONCLUSIVE | missed | false | launches: mean | most |"
     );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     for kind in KINDS.into_iter().filter(|it| it.contains(&only)) {
-        let at = AtomicU64::new(0);
+        let at = AtomicU64::new(first);
         let work = || {
             let numbers = std::iter::repeat_with(|| at.fetch_add(1, Ordering::Relaxed));
-            numbers.take_while(|it| *it < fleets).map(|it| outcome(kind, it)).collect::<Vec<_>>()
+            numbers.take_while(|it| *it < first + fleets).map(|it| outcome(kind, it)).collect::<Vec<_>>()
         };
         let all: Vec<(Outcome, usize)> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
