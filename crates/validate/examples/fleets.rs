@@ -34,7 +34,7 @@ fn next(state: &mut u64) -> f64 {
     ((*state >> 33) as f64) / f64::from(1_u32 << 31)
 }
 
-const KINDS: [&str; 27] = [
+const KINDS: [&str; 28] = [
     "quiet, healthy",
     "quiet, one slow of 100",
     "quiet, one slow",
@@ -43,6 +43,7 @@ const KINDS: [&str; 27] = [
     "quiet, up to 10 % fail",
     "quiet, one NIC",
     "quiet, one NIC at half rate",
+    "quiet, one of 32 NICs at half rate",
     "quiet, one link of 8 to 16",
     "quiet, one link of 17 to 100",
     "quiet, one loses packets",
@@ -129,9 +130,10 @@ fn fleet(kind: &str, number: u64) -> (Spec, Vec<Culprit>) {
             spec.dead = some(&mut state, many);
             bad.extend(spec.dead.iter().copied().map(Culprit::Host));
         }
-        "one NIC" | "one NIC at half rate" => {
+        "one NIC" | "one NIC at half rate" | "one of 32 NICs at half rate" => {
             let it = host(&mut state);
-            let nic = (next(&mut state) * 8.0) as usize;
+            spec.nics = if fault == "one of 32 NICs at half rate" { 32 } else { 8 };
+            let nic = (next(&mut state) * spec.nics as f64) as usize;
             spec.nic.push((it, nic, if fault == "one NIC" { 0.0 } else { 0.5 }));
             bad.push(Culprit::Nic(it, nic));
         }

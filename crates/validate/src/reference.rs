@@ -29,8 +29,6 @@ const ABOVE_SLOW: f64 = 1.0;
 const CLEAR: f64 = 0.03;
 /// How far healthy machines may lie below what is normal.
 const HEALTHY: f64 = 0.02;
-/// Standard deviations below what is normal from which on the NICs of a machine are measured one by one.
-const UNEVEN: f64 = 2.5;
 /// The share of fleets that are too slow whose launches may be enough by luck, and the most launches that are asked for.
 const BY_LUCK: f64 = 0.02;
 const MOST_LEAD: usize = 6;
@@ -41,7 +39,7 @@ const MOST_SPREAD: f64 = 0.15;
 const MAD: f64 = 1.4826;
 /// The standard error of a deviation from the median deviation, times the root of the number of measurements: that estimate uses 37 % of
 /// what they say, so it is 1 / sqrt(2 * 0.37).
-const STANDARD_ERROR: f64 = 1.17;
+pub(crate) const STANDARD_ERROR: f64 = 1.17;
 
 impl Reference {
     /// None without a measurement.
@@ -113,12 +111,6 @@ impl Reference {
         let of = as_f64(of.max(2));
         let sigmas = ((2.0 * of.ln()).sqrt() + 1.5) * (1.0 + 2.0 / of.sqrt());
         rate.is_none_or(|it| it < self.normal * (1.0 - LOSS.max(sigmas * self.spread)))
-    }
-
-    /// Whether a measurement is lower than scatter explains, however little that is. Of many a few are by chance: it asks for more
-    /// measurements and accuses nobody.
-    pub(crate) fn is_uneven(&self, rate: f64) -> bool {
-        rate < self.normal * (1.0 - CLEAR.max(UNEVEN * self.spread))
     }
 
     /// A rate as a part of what is normal.

@@ -7,10 +7,9 @@ use crate::fleet::{Fleet, Host, Pair};
 use crate::judge::{Class, Culprit, Finding, Question, Split};
 use crate::measured::{CLOSE, Measured, Repeated};
 use crate::nics::{self, NicSample};
-use crate::random::Random;
 use crate::reference::Reference;
 use crate::resent::Usual;
-use crate::rounds::FULL;
+use crate::rounds::{self, FULL};
 use crate::search::{Limits, Search};
 use crate::step::{Answer, Expected, Rates, Scope, Step, Verdict};
 
@@ -192,8 +191,8 @@ impl Validation {
         if fleet.len() < 2 {
             return None;
         }
-        if let Some(pairs) = self.sweep() {
-            return Some(Step::Pairs(pairs));
+        if let Some(step) = self.sweep() {
+            return Some(step);
         }
         if self.all_launches.is_decided() && self.is_unsettled(&self.all_launches) {
             return Some(Step::All(self.all_launches.hosts.clone()));
@@ -204,8 +203,8 @@ impl Validation {
             return None;
         }
         // Two machines are one pair, which tells nothing about either of them, however often it is measured.
-        let tells = |_: &Vec<Pair>| fit.len() > 2 || self.search.rounds() == 0;
-        if low && let Some(pairs) = self.search.next().filter(tells) {
+        let tells = fit.len() > 2 || self.search.rounds() == 0;
+        if low && let Some(pairs) = self.search.next().filter(|_| tells) {
             return Some(Step::Pairs(pairs));
         }
         let suspects = self.suspects();
@@ -227,7 +226,7 @@ impl Validation {
             }
             // Groups explain what pairs showed: more of them would say the same.
             return if low && (self.differs() || self.contradicts()) && self.split().is_none() {
-                self.search.more().filter(tells).map(Step::Pairs)
+                self.unexplained().filter(|_| tells)
             } else {
                 None
             };
@@ -240,11 +239,7 @@ impl Validation {
         if !known || !sure && again {
             return Some(Step::Without(rest));
         }
-        if led && self.enough(self.without) {
-            None
-        } else {
-            self.search.more().filter(tells).map(Step::Pairs)
-        }
+        if led && self.enough(self.without) { None } else { self.unexplained().filter(|_| tells) }
     }
 
     /// The next 4, 8, 16, ... of the machines that are fit by themselves.
@@ -257,21 +252,48 @@ impl Validation {
         (many < fit.len()).then(|| fit[..many].to_vec())
     }
 
-    /// The next round in which all machines are paired, whatever was found so far: none when it has been made.
-    fn sweep(&self) -> Option<Vec<Pair>> {
+    /// The next round in which all machines are paired, whatever was found so far: none when it has been made. The first one measures
+    /// each NIC as well, where machines have several.
+    fn sweep(&self) -> Option<Step> {
         let fit = self.fit();
         let odd = fit.len() % 2;
         let every = (fit.len() + odd).saturating_sub(1);
-        let rounds = match (self.scope.links, self.expected.all) {
+        let (round, seed) = (self.search.rounds(), self.search.limits().seed);
+        let some = self.expected.all.is_none() || self.scope.nics && self.enough(self.all);
+        if let Some(step) = self.every_nic().filter(|_| some || self.scope.links) {
+            return Some(step);
+        }
+        let rounds = match (self.scope.links, some) {
             (true, _) => every,
-            // With an odd number one machine sits out. All together may be fast enough with a NIC that is slow.
-            (false, expected) if expected.is_none() || self.scope.nics && self.enough(self.all) => {
-                (1 + odd).min(every)
-            }
+            // With an odd number one machine sits out.
+            (false, true) if self.nics_of.is_empty() => (1 + odd).min(every),
             (false, _) => 0,
         };
-        let round = self.search.rounds();
-        (round < rounds).then(|| tournament(&fit, round, self.search.limits().seed))
+        (round < rounds).then(|| Step::Pairs(rounds::tournament(&fit, round, seed)))
+    }
+
+    /// The NICs of all machines one by one, if some were not measured.
+    fn every_nic(&self) -> Option<Step> {
+        let fit = self.fit();
+        let asked = self.scope.nics && self.scope.every_nic && fit.len() > 2;
+        (asked && !self.nics_not_measured().is_empty())
+            .then(|| Step::Nics(nics::everybody(&fit, 0, self.search.limits().seed)))
+    }
+
+    /// What may explain a launch that is slow while the pairs so far do not: NICs one by one, then pairs that never met.
+    fn unexplained(&self) -> Option<Step> {
+        // In a fleet that scatters single NICs tell nothing.
+        self.every_nic().filter(|_| !self.is_noisy()).or_else(|| self.search.more().map(Step::Pairs))
+    }
+
+    /// The machines whose NICs were not measured one by one.
+    pub fn nics_not_measured(&self) -> Vec<Host> {
+        self.fit().into_iter().filter(|it| !self.nics_of.contains(it)).collect()
+    }
+
+    /// Leaves out to measure the NICs of all machines one by one: there is not enough time for it.
+    pub const fn skip_every_nic(&mut self) {
+        self.scope.every_nic = false;
     }
 
     /// Whether there is something to explain.
@@ -303,42 +325,33 @@ impl Validation {
     /// Whether pairs scatter so little that a small difference tells. Few of them lie close together by luck.
     fn is_quiet(&self) -> bool {
         let few = 1.0 + 2.0 / as_f64(self.search.samples().len().max(1)).sqrt();
-        self.search.judgement().reference.is_some_and(|it| it.spread * few <= QUIET)
+        let pairs = self.search.judgement().reference.is_some_and(|it| it.spread * few <= QUIET);
+        pairs || nics::are_quiet(&self.nics)
     }
 
-    /// Machines in a quiet fleet that reach less with another than scatter explains, and too much for the machine to be called slow: one
-    /// of several NICs may be.
+    /// Machines in a quiet fleet that nothing accuses, with a NIC that was slow in all its measurements. It asks for more of them.
     fn uneven(&self) -> Vec<Finding> {
-        if !self.scope.nics || !self.is_quiet() {
+        if !self.scope.nics {
             return Vec::new();
         }
         let judgement = self.search.judgement();
-        let Some(reference) = judgement.reference else { return Vec::new() };
-        let samples = self.search.samples();
         let accused: Vec<Host> =
             judgement.findings.iter().flat_map(|it| hosts_of(self.search.fleet(), it.culprit)).collect();
-        let suspect = |host: Host| {
-            let own: Vec<f64> = samples
-                .iter()
-                .filter(|it| it.pair.has(host) && !accused.contains(&it.pair.other(host)))
-                .filter_map(|it| it.rate)
-                .map(|it| it.0)
-                .collect();
-            // One that was even clears it.
-            let highest = own.iter().copied().reduce(f64::max)?;
-            reference.is_uneven(highest).then(|| Finding {
-                class: Class::Node,
-                culprit: Culprit::Host(host),
-                share: reference.share(highest),
-                slow: own.len(),
-                of: own.len(),
-                partners: own.len(),
-                failed: 0,
-                chance: 0.0,
-                loss: None,
-            })
+        let suspect = |host: Host| Finding {
+            class: Class::Node,
+            culprit: Culprit::Host(host),
+            share: 1.0,
+            slow: 0,
+            of: 0,
+            partners: 0,
+            failed: 0,
+            chance: 0.0,
+            loss: None,
         };
-        self.search.fleet().hosts().filter(|it| !accused.contains(it)).filter_map(suspect).collect()
+        // With a machine that is slow every NIC is slow.
+        let bad = |it: &&NicSample| it.pair.hosts().iter().any(|it| accused.contains(it));
+        let samples: Vec<NicSample> = self.nics.iter().filter(|it| !bad(it)).copied().collect();
+        nics::slow(&samples).into_iter().filter(|it| !accused.contains(it)).map(suspect).collect()
     }
 
     /// Whether pairs scatter so much, or are so often slow by chance, that a launch is too: a machine that is slow at times does not show
@@ -460,22 +473,11 @@ impl Validation {
             (Step::Without(hosts), Rates::One(rate)) => {
                 self.without = self.without_launches.add(hosts, rate);
             }
-            (Step::Pairs(pairs), Rates::Each(rates)) => {
-                let found = |pair| {
-                    pairs.iter().position(|it| *it == pair).and_then(|at| rates.get(at).copied().flatten())
-                };
-                let lost = |pair| {
-                    let at = pairs.iter().position(|it| *it == pair)?;
-                    match resent.get(at)?[..] {
-                        [Some(one), Some(other)] => Some([one, other]),
-                        _ => None,
-                    }
-                };
-                self.search.record(pairs, found, lost);
-            }
-            (Step::Nics(pairs), Rates::Nics(samples)) => {
-                self.nics.extend(samples);
-                self.nics_of.extend(pairs.iter().map(|it| it.0));
+            (Step::Pairs(pairs), Rates::Each(rates)) => self.pairs(pairs, &rates, &resent),
+            (Step::Nics(pairs), Rates::Nics { each, pairs: rates }) => {
+                self.nics.extend(each);
+                self.nics_of.extend(pairs.iter().flat_map(|it| it.hosts()));
+                self.pairs(pairs, &rates, &resent);
             }
             // An answer to another question: the launch failed.
             (Step::Local(hosts), _) => self.alone(hosts, vec![None; hosts.len()]),
@@ -484,8 +486,25 @@ impl Validation {
             (Step::All(hosts), _) => self.all = self.all_launches.add(hosts, None),
             (Step::Without(hosts), _) => self.without = self.without_launches.add(hosts, None),
             (Step::Pairs(pairs), _) => self.search.record(pairs, |_| None, |_| None),
-            (Step::Nics(pairs), _) => self.nics_of.extend(pairs.iter().map(|it| it.0)),
+            (Step::Nics(pairs), _) => {
+                self.nics_of.extend(pairs.iter().flat_map(|it| it.hosts()));
+                self.search.record(pairs, |_| None, |_| None);
+            }
         }
+    }
+
+    /// A round of pairs.
+    fn pairs(&mut self, pairs: &[Pair], rates: &[Option<f64>], resent: &[Vec<Option<f64>>]) {
+        let found =
+            |pair| pairs.iter().position(|it| *it == pair).and_then(|at| rates.get(at).copied().flatten());
+        let lost = |pair| {
+            let at = pairs.iter().position(|it| *it == pair)?;
+            match resent.get(at)?[..] {
+                [Some(one), Some(other)] => Some([one, other]),
+                _ => None,
+            }
+        };
+        self.search.record(pairs, found, lost);
     }
 
     /// Machines by themselves; where one fails a second time, where one is slow a third, and the best counts.
@@ -532,14 +551,14 @@ impl Validation {
     pub fn findings(&self) -> Vec<Finding> {
         let mut findings = self.local_findings.clone();
         let mut found = self.search.judgement().findings;
-        let uneven: Vec<Finding> = self
-            .uneven()
-            .into_iter()
-            .filter(|it| self.nics.iter().any(|nic| it.culprit == Culprit::Host(nic.host)))
-            .collect();
+        let (uneven, pending): (Vec<Finding>, Vec<Finding>) = self.uneven().into_iter().partition(
+            |it| matches!(it.culprit, Culprit::Host(host) if self.times_of_nics(host) >= nics::TIMES),
+        );
         let suspected: Vec<Culprit> = uneven.iter().map(|it| it.culprit).collect();
         found.extend(uneven);
-        nics::blame(&mut found, &self.nics);
+        // One or two slow measurements are no proof; nor is what NICs reach that may be slow themselves.
+        let doubted: Vec<Culprit> = pending.iter().map(|it| it.culprit).collect();
+        nics::blame(&mut found, &self.nics, &doubted);
         // Without a NIC that is slow they are healthy machines that reach a little less.
         found.retain(|it| !suspected.contains(&it.culprit));
         let known: Vec<Culprit> = findings.iter().map(|it| it.culprit).collect();
@@ -632,36 +651,59 @@ impl Validation {
         self.search.fleet().hosts().filter(|it| !bad.contains(&Culprit::Host(*it))).collect()
     }
 
-    /// Accused machines whose NICs are to be measured, each with a normal one to measure against, and two normal ones.
+    /// How often the NICs of a machine were measured.
+    fn times_of_nics(&self, host: Host) -> usize {
+        self.nics_of.iter().filter(|it| **it == host).count()
+    }
+
+    /// Accused machines whose NICs are to be measured, each with a normal one, and two normal ones, to know what a NIC reaches; at the same
+    /// time those of all others, if they were not.
     ///
     /// Once, and again where that would name a NIC: one or two slow measurements are no proof.
-    fn suspects(&self) -> Vec<(Host, Host)> {
+    fn suspects(&self) -> Vec<Pair> {
         let judgement = self.search.judgement();
         let named = self.findings();
-        let times = |host: Host| self.nics_of.iter().filter(|it| **it == host).count();
+        let times = |host: Host| self.times_of_nics(host);
         let again = |host: Host| {
             let nic = |it: &Finding| matches!(it.culprit, Culprit::Nic(of, _) if of == host);
             (1..nics::TIMES).contains(&times(host)) && named.iter().any(nic)
         };
         let uneven = self.uneven();
+        let in_doubt = |host: Host| uneven.iter().any(|it| it.culprit == Culprit::Host(host));
         let all: Vec<&Finding> = judgement.findings.iter().chain(&uneven).collect();
         let accused: Vec<Host> = all
             .iter()
             .filter_map(|it| match it.culprit {
-                // Lost packets do not show in the rate of a NIC.
-                Culprit::Host(host) if it.class == Class::Node && it.loss.is_none() => Some(host),
+                Culprit::Host(host) if nics::may_be(it) => Some(host),
                 _ => None,
             })
-            .filter(|it| times(*it) == 0 || again(*it))
+            .filter(|it| times(*it) == 0 || again(*it) || in_doubt(*it) && times(*it) < nics::TIMES)
             .collect();
+        if accused.is_empty() {
+            return Vec::new();
+        }
         let everybody: Vec<Host> =
             all.iter().flat_map(|it| hosts_of(self.search.fleet(), it.culprit)).collect();
         let mut normal = judgement.cleared.into_iter().filter(|it| !everybody.contains(it));
-        let (Some(one), Some(other)) = (normal.next(), normal.next()) else { return Vec::new() };
-        // Two normal ones beside them, to know what a NIC reaches.
-        let mut pairs: Vec<(Host, Host)> = accused.into_iter().zip(normal).collect();
-        if !pairs.is_empty() {
-            pairs.push((one, other));
+        let (Some(one), Some(other)) = (normal.next(), normal.next()) else {
+            // Nobody is known to be normal: everybody with another partner.
+            let round = accused.iter().map(|it| times(*it)).min().unwrap_or(0);
+            let known = accused.iter().all(|it| in_doubt(*it));
+            let seed = self.search.limits().seed;
+            return if known { nics::everybody(&self.fit(), round, seed) } else { Vec::new() };
+        };
+        let pair = |it: (&Host, Host)| Pair::new(*it.0, it.1);
+        let mut pairs: Vec<Pair> = accused.iter().zip(normal).map(pair).collect();
+        if pairs.is_empty() {
+            // With two normal machines alone, they are what the others are measured against.
+            return accused.iter().zip([one, other]).map(pair).collect();
+        }
+        pairs.push(Pair::new(one, other));
+        if self.scope.every_nic && !self.is_noisy() {
+            let taken: Vec<Host> = pairs.iter().flat_map(|it| it.hosts()).collect();
+            let mut rest = self.nics_not_measured();
+            rest.retain(|it| !taken.contains(it) && !everybody.contains(it));
+            pairs.extend(rounds::tournament(&rest, 0, self.search.limits().seed));
         }
         pairs
     }
@@ -694,20 +736,6 @@ impl Validation {
         }
         fleet.hosts().filter(|it| !out.contains(it)).collect()
     }
-}
-
-/// Round `round` of a tournament in which everybody meets everybody once: one stays, the others move on by one place.
-fn tournament(hosts: &[Host], round: usize, seed: u64) -> Vec<Pair> {
-    let mut order: Vec<Option<Host>> = hosts.iter().copied().map(Some).collect();
-    Random::new(seed).shuffle(&mut order);
-    if order.len() % 2 == 1 {
-        order.push(None);
-    }
-    let moving = order.len() - 1;
-    let at = |place: usize| if place == 0 { order[0] } else { order[1 + (place - 1 + round) % moving] };
-    (0..order.len() / 2)
-        .filter_map(|place| Some(Pair::new(at(place)?, at(order.len() - 1 - place)?)))
-        .collect()
 }
 
 fn hosts_of(fleet: &Fleet, culprit: Culprit) -> Vec<Host> {

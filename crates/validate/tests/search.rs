@@ -25,7 +25,7 @@ fn a_healthy_fleet_is_go_twenty_times_out_of_twenty() {
     for seed in 0..20 {
         let it = run(&format!("nodes=16,noise=2%,seed={seed}"));
         assert_eq!(it.verdict(), Verdict::Go, "{seed}");
-        // Alone, two, all three times, for one launch would miss what is slow at times, a round of pairs, and NICs of who was uneven.
+        // Alone, two, all three times, for one launch would miss what is slow at times, each NIC, and who was between normal and slow.
         assert!((6..=7).contains(&it.launches()), "{}", it.launches());
     }
 }
@@ -102,6 +102,30 @@ fn a_noisy_network_accuses_nobody() {
         let it = run(&format!("nodes=60,noise=5%,dips=8%,tails=3,seed={seed}"));
         assert!(named(&it).is_empty(), "{seed}: {:?}", it.findings());
     }
+}
+
+/// One of 32 NICs at half rate costs a machine 1.6 %, which no pair shows: NICs are measured one by one before GO.
+#[test]
+fn one_of_many_nics_at_half_rate_is_named() {
+    for (seed, nodes) in (0..20).zip([8, 9, 33, 100].into_iter().cycle()) {
+        let it = run(&format!("nodes={nodes},nics=32,noise=2%,nic=node005:17:0.5,seed={seed}"));
+        assert_eq!(named(&it), [(Class::Nic, Culprit::Nic(Host(5), 17))], "{nodes} {seed}");
+        assert_eq!(it.verdict(), Verdict::NoGo, "{nodes} {seed}");
+        let it = run(&format!("nodes={nodes},nics=32,noise=2%,seed={seed}"));
+        assert_eq!((it.verdict(), named(&it)), (Verdict::Go, vec![]), "{nodes} {seed}");
+        assert!(it.nics_not_measured().is_empty() && it.launches() <= 6, "{nodes} {seed} {}", it.launches());
+    }
+}
+
+/// A machine that was slow in its pairs and is normal in the launch of its NICs is slow at times: half of those that are show it there.
+#[test]
+fn the_launch_of_nics_measures_its_pairs_too() {
+    let mut open = 0;
+    for seed in 0..100 {
+        let it = run(&format!("nodes=100,flaky=node005:0.6:50%,seed={seed}"));
+        open += it.findings().iter().filter(|it| !it.class_is_sure()).count();
+    }
+    assert!(open <= 20, "{open}");
 }
 
 /// One of eight NICs at half rate costs a machine 6 %: all together are still fast enough.
@@ -192,7 +216,7 @@ fn driven(
             Step::Pairs(pairs) => Rates::Each(pairs.iter().map(|it| pair(number, *it)).collect()),
             Step::Smoke(it) => Rates::One(pair(number, *it)),
             Step::Scale(_) | Step::All(_) | Step::Without(_) => Rates::One(all(number)),
-            Step::Nics(_) => Rates::Nics(Vec::new()),
+            Step::Nics(_) => Rates::Nics { each: Vec::new(), pairs: Vec::new() },
         };
         it.record(&step, rates.into());
     }
@@ -333,7 +357,7 @@ fn what_is_slow_at_times_is_found_or_not_go() {
         let samples = it.search().samples();
         for partner in it.search().fleet().hosts().filter(|it| *it != Host(12)) {
             let pair = Pair::new(Host(12), partner);
-            assert!(samples.iter().filter(|it| it.pair == pair).count() < 8, "{seed}: {pair:?}");
+            assert!(samples.iter().filter(|it| it.pair == pair).count() <= 8, "{seed}: {pair:?}");
         }
     }
 }

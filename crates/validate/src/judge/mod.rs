@@ -404,7 +404,9 @@ impl Analysis<'_> {
             if pair.hosts().into_iter().any(|it| self.may_be_slow_at_times(it, pair.other(it), &own, votes)) {
                 return None;
             }
-            let chance = noise.without(slow, own.len()).at_least(slow, own.len()) * measured;
+            // Every measurement after the fourth is another chance to be unlucky.
+            let looks = as_f64(own.len() + 1 - CONFIRMED);
+            let chance = noise.without(slow, own.len()).at_least(slow, own.len()) * measured * looks;
             let limit = if noise.slow > slow { CHANCE_IF_NOISY } else { CHANCE };
             (chance < limit).then(|| Self::finding(Class::Link, Culprit::Link(pair), &own, 1, chance))
         });
@@ -521,8 +523,13 @@ impl Analysis<'_> {
             // A link only if both are normal with others.
             let mut doubted = if slow > 1 { self.doubted(pair, votes) } else { Vec::new() };
             if slow >= CONFIRMED {
-                let elsewhere = |it: &Host| self.as_slow_elsewhere(*it, pair.other(*it), &own, votes).0;
-                doubted.extend(pair.hosts().into_iter().filter(|it| elsewhere(it) > 0));
+                // Its ends with others, where they were as slow there, or where the pair itself was measured often enough.
+                let ask = |it: &Host| {
+                    let other = pair.other(*it);
+                    self.as_slow_elsewhere(*it, other, &own, votes).0 > 0
+                        || of > CONFIRMED && self.may_be_slow_at_times(*it, other, &own, votes)
+                };
+                doubted.extend(pair.hosts().into_iter().filter(ask));
             }
             if doubted.is_empty() {
                 open.insert(Question::Pair(pair));
