@@ -385,10 +385,9 @@ impl Run {
             let first_pairs = pairs && validation.search().rounds() == 1;
             let many = validation.search().fleet().len();
             self.launches.push(launch);
-            if first_pairs && self.plan.links == Links::Auto {
-                if seconds * crate::chance::as_f64(many) <= self.left() / 2.0 {
-                    self.widen(many);
-                }
+            let enough = seconds * crate::chance::as_f64(many) <= self.left() / 2.0;
+            if first_pairs && self.plan.links == Links::Auto && enough {
+                self.widen(many);
             }
             self.bound();
         }
