@@ -276,7 +276,9 @@ fn every_nic_is_measured_where_there_is_time_for_it() {
         assert_eq!(verdict(&run), Verdict::NoGo, "{nodes} {seed}");
         // The journal says the same.
         let mut again = Run::new(run.plan().clone());
-        written.into_iter().for_each(|it| again.take(it));
+        for it in written {
+            again.take(it);
+        }
         assert_eq!((named(&again), again.next()), (named(&run), None), "{nodes} {seed}");
         // 32 NICs of two machines one after the other take two minutes: more than half of three.
         let (run, _) = journal_within(&spec, Links::Few, 32, Some(180));
