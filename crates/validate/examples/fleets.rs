@@ -1,5 +1,6 @@
-//! How often the search is right, over random fleets: `cargo run --release -p validate --example fleets [FLEETS]` prints the table of
-//! docs/validation.md. `SHOW=1` prints every fleet that was not judged right.
+//! How often the search is right, over random fleets: `cargo run --release -p validate --example fleets [FLEETS [KIND [FIRST]]]` prints the
+//! table of docs/validation.md. KIND is a part of the names of kinds. FIRST is the number of the first fleet: another range has other
+//! fleets, so that what was tuned on one is tested on another. `SHOW=1` prints every fleet that was not judged right.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "prints a table")]
 #![allow(
     clippy::cast_precision_loss,
@@ -33,7 +34,7 @@ fn next(state: &mut u64) -> f64 {
     ((*state >> 33) as f64) / f64::from(1_u32 << 31)
 }
 
-const KINDS: [&str; 27] = [
+const KINDS: [&str; 28] = [
     "quiet, healthy",
     "quiet, one slow of 100",
     "quiet, one slow",
@@ -42,6 +43,7 @@ const KINDS: [&str; 27] = [
     "quiet, up to 10 % fail",
     "quiet, one NIC",
     "quiet, one NIC at half rate",
+    "quiet, one of 32 NICs at half rate",
     "quiet, one link of 8 to 16",
     "quiet, one link of 17 to 100",
     "quiet, one loses packets",
@@ -128,9 +130,10 @@ fn fleet(kind: &str, number: u64) -> (Spec, Vec<Culprit>) {
             spec.dead = some(&mut state, many);
             bad.extend(spec.dead.iter().copied().map(Culprit::Host));
         }
-        "one NIC" | "one NIC at half rate" => {
+        "one NIC" | "one NIC at half rate" | "one of 32 NICs at half rate" => {
             let it = host(&mut state);
-            let nic = (next(&mut state) * 8.0) as usize;
+            spec.nics = if fault == "one of 32 NICs at half rate" { 32 } else { 8 };
+            let nic = (next(&mut state) * spec.nics as f64) as usize;
             spec.nic.push((it, nic, if fault == "one NIC" { 0.0 } else { 0.5 }));
             bad.push(Culprit::Nic(it, nic));
         }
@@ -211,16 +214,17 @@ fn outcome(kind: &str, number: u64) -> (Outcome, usize) {
 fn main() {
     let fleets = std::env::args().nth(1).and_then(|it| it.parse().ok()).unwrap_or(1000_u64);
     let only = std::env::args().nth(2).unwrap_or_default();
+    let first = std::env::args().nth(3).and_then(|it| it.parse().ok()).unwrap_or(0_u64);
     println!(
         "| fleets of 8 to 1,000 machines | exact | class open | INCONCLUSIVE | missed | false | launches: mean | most |"
     );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     for kind in KINDS.into_iter().filter(|it| it.contains(&only)) {
-        let at = AtomicU64::new(0);
+        let at = AtomicU64::new(first);
         let work = || {
             let numbers = std::iter::repeat_with(|| at.fetch_add(1, Ordering::Relaxed));
-            numbers.take_while(|it| *it < fleets).map(|it| outcome(kind, it)).collect::<Vec<_>>()
+            numbers.take_while(|it| *it < first + fleets).map(|it| outcome(kind, it)).collect::<Vec<_>>()
         };
         let all: Vec<(Outcome, usize)> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();

@@ -74,6 +74,17 @@ fn tail(hits: usize, tries: usize, none: f64, factor: impl Fn(usize) -> f64) -> 
     sum.min(1.0)
 }
 
+/// The probability that at least `hits` of `drawn` are among those, where `all_hits` of `all` are and chance draws (Fisher's exact test).
+pub(crate) fn drawn_at_least(hits: usize, drawn: usize, all_hits: usize, all: usize) -> f64 {
+    let choose = |of: usize, many: usize| -> f64 {
+        (0..many).map(|it| (as_f64(of - it) / as_f64(many - it)).ln()).sum()
+    };
+    let misses = all.saturating_sub(all_hits);
+    let ways = choose(all, drawn.min(all));
+    let each = (hits..=drawn.min(all_hits)).filter(|it| drawn - it <= misses);
+    each.map(|it| (choose(all_hits, it) + choose(misses, drawn - it) - ways).exp()).sum::<f64>().min(1.0)
+}
+
 /// The probability that a normal variable lies more than so many deviations above its mean (Abramowitz and Stegun 26.2.17).
 pub(crate) fn above(deviations: f64) -> f64 {
     if deviations < 0.0 {
@@ -94,7 +105,7 @@ pub(crate) const fn as_f64(count: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Counted, above, at_least};
+    use super::{Counted, above, at_least, drawn_at_least};
 
     #[test]
     fn equals_what_can_be_counted_by_hand() {
@@ -105,6 +116,9 @@ mod tests {
         near(at_least(3, 3, 0.2), 0.008);
         near(at_least(4, 3, 0.2), 0.0);
         near(at_least(2, 4, 0.5), 11.0 / 16.0);
+        near(drawn_at_least(4, 4, 4, 12), 1.0 / 495.0);
+        near(drawn_at_least(1, 2, 2, 4), 5.0 / 6.0);
+        near(drawn_at_least(0, 3, 1, 4), 1.0);
     }
 
     #[test]

@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alone;
 mod chance;
 mod fleet;
 mod judge;

@@ -1,17 +1,18 @@
 //! Which NIC of a slow machine it is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::chance::{Counted, as_f64};
-use crate::fleet::Host;
+use crate::fleet::{Host, Pair};
 use crate::judge::{Class, Culprit, Finding};
-use crate::reference::Reference;
+use crate::reference::{Reference, STANDARD_ERROR};
+use crate::rounds;
 
-/// One NIC of one machine, measured alone against the same NIC of a normal machine.
+/// One NIC of two machines, measured alone.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NicSample {
-    /// The machine.
-    pub host: Host,
+    /// The machines.
+    pub pair: Pair,
     /// The NIC, counted from 0.
     pub nic: usize,
     /// What it reached; none if it failed.
@@ -21,40 +22,47 @@ pub struct NicSample {
 /// How far below normal NICs are on average that are normal.
 const RATHER_NORMAL: f64 = 0.04;
 
+/// What a machine reaches of normal that may be slow at times by scatter.
+const NEAR: f64 = 0.8;
+
+/// The largest standard deviation of single NICs of a fleet in which a slow one is looked for.
+const MOST_SPREAD: f64 = 0.035;
+
+/// The same of a quiet fleet.
+const QUIET: f64 = 0.03;
+
 /// A NIC is named if chance would make one such in a thousand machines, which needs this many measurements.
 const CHANCE: f64 = 0.001;
 pub(crate) const TIMES: usize = 3;
 
 /// Replaces the accusation of a machine by that of its NICs, where some of them are slow and others are not.
 ///
-/// Machines that nobody accuses are measured with them, and say what a NIC reaches.
-pub(crate) fn blame(findings: &mut Vec<Finding>, samples: &[NicSample]) {
-    let accused: Vec<Culprit> = findings.iter().map(|it| it.culprit).collect();
-    let normal = samples.iter().filter(|it| !accused.contains(&Culprit::Host(it.host)));
+/// Machines that nobody accuses or doubts are measured with them, and say what a NIC reaches.
+pub(crate) fn blame(findings: &mut Vec<Finding>, samples: &[NicSample], doubted: &[Culprit]) {
+    let accused: Vec<Culprit> = findings.iter().map(|it| it.culprit).chain(doubted.iter().copied()).collect();
+    let is_accused = |it: &Host| accused.contains(&Culprit::Host(*it));
+    let normal = samples.iter().filter(|it| !it.pair.hosts().iter().any(is_accused));
     let Some(reference) = Reference::of(normal.clone().filter_map(|it| it.rate)) else { return };
     let far = |it: &NicSample| reference.is_far(it.rate, samples.len());
+    let machines = samples.iter().flat_map(|it| it.pair.hosts()).collect::<BTreeSet<Host>>().len();
+    let fine: BTreeSet<(Host, usize)> = samples.iter().filter(|it| !far(it)).flat_map(ends).collect();
     let mut named = Vec::new();
     findings.retain(|finding| {
         let Culprit::Host(host) = finding.culprit else { return true };
-        if finding.class != Class::Node {
+        if !may_be(finding) {
             return true;
         }
-        // Measured several times, each counts at its best.
-        let mut best: BTreeMap<usize, NicSample> = BTreeMap::new();
-        for it in samples.iter().filter(|it| it.host == host) {
-            let known = best.entry(it.nic).or_insert(*it);
-            if it.rate > known.rate {
-                *known = *it;
-            }
-        }
+        let best = best_of(host, samples);
         let (slow, rest): (Vec<&NicSample>, Vec<&NicSample>) = best.values().partition(|it| far(it));
         // Fewer are a reason to measure again.
-        let times = samples.iter().filter(|it| it.host == host).count() / best.len().max(1);
-        let rest_of = |it: &&NicSample| it.host == host && rest.iter().any(|known| known.nic == it.nic);
-        // How often a NIC is slow by chance: those of normal machines say so, and the others of this one.
-        let others: Vec<&NicSample> = normal.clone().chain(samples.iter().filter(rest_of)).collect();
-        let by_chance = Counted::new(others.iter().filter(|it| far(it)).count(), others.len());
-        let chance = by_chance.at_least(times, times) * as_f64(best.len());
+        let times = samples.iter().filter(|it| it.pair.has(host)).count() / best.len().max(1);
+        // How often a NIC is slow by chance: of NICs that were normal at another time.
+        let known =
+            samples.iter().filter(|it| !it.pair.has(host) || rest.iter().any(|rest| rest.nic == it.nic));
+        let known: Vec<&NicSample> = known.filter(|it| ends(it).iter().all(|it| fine.contains(it))).collect();
+        let by_chance = Counted::new(known.iter().filter(|it| far(it)).count(), known.len());
+        // Any NIC of any machine that was measured could have been it.
+        let chance = by_chance.at_least(times, times) * as_f64(best.len() * machines);
         if times >= TIMES && chance >= CHANCE {
             return true;
         }
@@ -75,4 +83,57 @@ pub(crate) fn blame(findings: &mut Vec<Finding>, samples: &[NicSample]) {
         false
     });
     findings.extend(named);
+}
+
+/// Whether a machine may be accused for one of its NICs: it is slow always, or so near to what is normal that scatter makes it look
+/// normal at times. Lost packets do not show in the rate of a NIC.
+pub(crate) fn may_be(finding: &Finding) -> bool {
+    let near = finding.class == Class::Intermittent && finding.share >= NEAR && finding.failed == 0;
+    (finding.class == Class::Node || near) && finding.loss.is_none()
+}
+
+/// All machines in pairs, others in each round; with an odd number one of them is in two.
+pub(crate) fn everybody(hosts: &[Host], round: usize, seed: u64) -> Vec<Pair> {
+    let mut pairs = rounds::tournament(hosts, round, seed);
+    let out = hosts.iter().copied().find(|it| !pairs.iter().any(|pair| pair.has(*it)));
+    let partner = hosts.iter().copied().find(|it| Some(*it) != out);
+    pairs.extend(out.zip(partner).map(|(out, partner)| Pair::new(out, partner)));
+    pairs
+}
+
+/// Measured several times, each NIC of a machine counts at its best: with a partner whose own NIC is slow it is slow too.
+fn best_of(host: Host, samples: &[NicSample]) -> BTreeMap<usize, NicSample> {
+    let mut best: BTreeMap<usize, NicSample> = BTreeMap::new();
+    for it in samples.iter().filter(|it| it.pair.has(host)) {
+        let known = best.entry(it.nic).or_insert(*it);
+        if it.rate > known.rate {
+            *known = *it;
+        }
+    }
+    best
+}
+
+/// Whether single NICs scatter so little that a small difference tells. There are many of them, so that this is known better than of
+/// pairs.
+pub(crate) fn are_quiet(samples: &[NicSample]) -> bool {
+    let few = 1.0 + STANDARD_ERROR / as_f64(samples.len().max(1)).sqrt();
+    Reference::of(samples.iter().filter_map(|it| it.rate)).is_some_and(|it| it.spread * few <= QUIET)
+}
+
+/// The NICs of a measurement.
+fn ends(sample: &NicSample) -> [(Host, usize); 2] {
+    sample.pair.hosts().map(|it| (it, sample.nic))
+}
+
+/// Machines with a NIC that was slow in all its measurements; none where they scatter far, or half of all machines have one: then NICs
+/// are slow by chance.
+pub(crate) fn slow(samples: &[NicSample]) -> Vec<Host> {
+    let reference = Reference::of(samples.iter().filter_map(|it| it.rate));
+    let Some(reference) = reference.filter(|it| it.spread <= MOST_SPREAD) else { return Vec::new() };
+    let far = |it: &&NicSample| reference.is_far(it.rate, samples.len());
+    let fine: BTreeSet<(Host, usize)> = samples.iter().filter(|it| !far(it)).flat_map(ends).collect();
+    let all: BTreeSet<Host> = samples.iter().flat_map(|it| it.pair.hosts()).collect();
+    let slow = samples.iter().flat_map(ends).filter(|it| !fine.contains(it)).map(|it| it.0);
+    let slow: BTreeSet<Host> = slow.collect();
+    if 2 * slow.len() > all.len() { Vec::new() } else { slow.into_iter().collect() }
 }

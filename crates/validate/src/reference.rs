@@ -9,6 +9,9 @@ pub struct Reference {
     pub normal: f64,
     /// Their standard deviation, as a part of that, from the upper half: a slow part lowers rates and never raises them.
     pub spread: f64,
+    /// What it may be at most: few measurements above the median lie close together by luck, so that the wider half counts, and more
+    /// by the standard error.
+    pub spread_at_most: f64,
     /// Below this a measurement is slow.
     pub slow_below: f64,
     /// From here on a measurement clears its machines. Between the two lines it says neither: where a fleet scatters, a machine that is
@@ -26,8 +29,6 @@ const ABOVE_SLOW: f64 = 1.0;
 const CLEAR: f64 = 0.03;
 /// How far healthy machines may lie below what is normal.
 const HEALTHY: f64 = 0.02;
-/// Standard deviations below what is normal from which on the NICs of a machine are measured one by one.
-const UNEVEN: f64 = 2.5;
 /// The share of fleets that are too slow whose launches may be enough by luck, and the most launches that are asked for.
 const BY_LUCK: f64 = 0.02;
 const MOST_LEAD: usize = 6;
@@ -36,6 +37,9 @@ const LEAST_SPREAD: f64 = 0.005;
 const MOST_SPREAD: f64 = 0.15;
 /// A standard deviation over a median deviation, of a normal distribution.
 const MAD: f64 = 1.4826;
+/// The standard error of a deviation from the median deviation, times the root of the number of measurements: that estimate uses 37 % of
+/// what they say, so it is 1 / sqrt(2 * 0.37).
+pub(crate) const STANDARD_ERROR: f64 = 1.17;
 
 impl Reference {
     /// None without a measurement.
@@ -46,18 +50,23 @@ impl Reference {
         rates.sort_by(f64::total_cmp);
         let last = rates.len().checked_sub(1)?;
         let start = rates[last - last / 5];
-        let mut found = Self::around(start, LEAST_SPREAD);
+        let mut found = Self::around(start, LEAST_SPREAD, MOST_SPREAD);
         for _ in 0..8 {
             let counts = found.normal * (1.0 - LOSS.max(SIGMAS * found.spread));
             let normal: Vec<f64> = rates.iter().copied().filter(|it| *it >= counts).collect();
             let Some(middle) = median(&normal) else { break };
-            let mut above: Vec<f64> =
-                normal.iter().filter(|it| **it >= middle).map(|it| it / middle - 1.0).collect();
-            above.sort_by(f64::total_cmp);
+            let deviation = |half: &mut dyn Iterator<Item = f64>| {
+                let mut far: Vec<f64> = half.map(|it| (it / middle - 1.0).abs()).collect();
+                far.sort_by(f64::total_cmp);
+                (median(&far).unwrap_or(0.0) * MAD, far.len())
+            };
+            let (above, many) = deviation(&mut normal.iter().copied().filter(|it| *it >= middle));
+            let (below, _) = deviation(&mut normal.iter().copied().filter(|it| *it <= middle));
             // With few measurements the deviation of the few is uncertain: half of the loss looked for is assumed at first.
-            let few = LOSS / 2.0 / SIGMAS / as_f64(above.len()).sqrt();
-            let spread = (median(&above).unwrap_or(0.0) * MAD).max(few).clamp(LEAST_SPREAD, MOST_SPREAD);
-            let next = Self::around(middle, spread);
+            let few = LOSS / 2.0 / SIGMAS / as_f64(many).sqrt();
+            let spread = above.max(few).clamp(LEAST_SPREAD, MOST_SPREAD);
+            let at_most = spread.max(below) * (1.0 + STANDARD_ERROR / as_f64(normal.len()).sqrt());
+            let next = Self::around(middle, spread, at_most);
             if next == found {
                 break;
             }
@@ -66,9 +75,10 @@ impl Reference {
         Some(found)
     }
 
-    fn around(normal: f64, spread: f64) -> Self {
+    fn around(normal: f64, spread: f64, spread_at_most: f64) -> Self {
         let clear = ABOVE_SLOW.mul_add(-spread, LOSS).max(CLEAR);
-        Self { normal, spread, slow_below: normal * (1.0 - LOSS), normal_from: normal * (1.0 - clear) }
+        let (slow_below, normal_from) = (normal * (1.0 - LOSS), normal * (1.0 - clear));
+        Self { normal, spread, spread_at_most, slow_below, normal_from }
     }
 
     /// Whether a measurement is slow; one that failed is.
@@ -78,7 +88,7 @@ impl Reference {
 
     /// How often a healthy machine is slow because measurements scatter: one at the lower end of what healthy machines reach.
     pub(crate) fn slow_by_scatter(&self) -> f64 {
-        above((LOSS - HEALTHY) / self.spread)
+        above((LOSS - HEALTHY) / self.spread_at_most)
     }
 
     /// How many launches more must be enough than were not, before they count as enough: as many as two of a hundred fleets show whose
@@ -101,12 +111,6 @@ impl Reference {
         let of = as_f64(of.max(2));
         let sigmas = ((2.0 * of.ln()).sqrt() + 1.5) * (1.0 + 2.0 / of.sqrt());
         rate.is_none_or(|it| it < self.normal * (1.0 - LOSS.max(sigmas * self.spread)))
-    }
-
-    /// Whether a measurement is lower than scatter explains, however little that is. Of many a few are by chance: it asks for more
-    /// measurements and accuses nobody.
-    pub(crate) fn is_uneven(&self, rate: f64) -> bool {
-        rate < self.normal * (1.0 - CLEAR.max(UNEVEN * self.spread))
     }
 
     /// A rate as a part of what is normal.
@@ -142,6 +146,16 @@ mod tests {
         let mut rates = vec![100.0; 30];
         rates.extend([60.0; 70]);
         assert!(Reference::of(rates).unwrap().is_slow(Some(60.0)));
+    }
+
+    /// The upper half of these lies within 1 % by luck, the lower half does not.
+    #[test]
+    fn few_that_lie_close_together_leave_room_for_more_scatter() {
+        let rates = [1.004, 0.92, 0.96, 0.78, 1.006, 1.02, 1.008, 0.902, 0.901, 1.012, 0.94, 1.01];
+        let it = Reference::of(rates.map(|it| it * 370.0)).unwrap();
+        assert!(it.spread < 0.01 && it.slow_by_scatter() > 0.05, "{it:?}");
+        let quiet = Reference::of([0.99, 1.0, 0.98, 1.01].map(|it| it * 370.0)).unwrap();
+        assert!(quiet.slow_by_scatter() < 0.02, "{quiet:?}");
     }
 
     #[test]

@@ -78,6 +78,20 @@ pub(crate) fn next(
     planner.pairs
 }
 
+/// Round `round` of a tournament in which everybody meets everybody once: one stays, the others move on by one place.
+pub(crate) fn tournament(hosts: &[Host], round: usize, seed: u64) -> Vec<Pair> {
+    let mut order: Vec<Option<Host>> = hosts.iter().copied().map(Some).collect();
+    Random::new(seed).shuffle(&mut order);
+    if order.len() % 2 == 1 {
+        order.push(None);
+    }
+    let moving = order.len().saturating_sub(1).max(1);
+    let at = |place: usize| if place == 0 { order[0] } else { order[1 + (place - 1 + round) % moving] };
+    (0..order.len() / 2)
+        .filter_map(|place| Some(Pair::new(at(place)?, at(order.len() - 1 - place)?)))
+        .collect()
+}
+
 struct Planner<'a> {
     fleet: &'a Fleet,
     met: BTreeMap<Pair, usize>,

@@ -18,8 +18,9 @@ pub enum Step {
     All(Vec<Host>),
     /// Pairs that run at the same time.
     Pairs(Vec<Pair>),
-    /// Every NIC of the first machine of each pair by itself, against the second; the last pair is normal, for comparison.
-    Nics(Vec<(Host, Host)>),
+    /// Every NIC of both machines of each pair by itself, then the pair with all of them. Pairs that share a machine are measured one
+    /// after the other.
+    Nics(Vec<Pair>),
     /// All machines again without those that are accused.
     Without(Vec<Host>),
 }
@@ -29,7 +30,8 @@ pub enum Step {
 pub struct Answer {
     /// What was reached.
     pub rates: Rates,
-    /// The share of segments that each machine of each measurement sent again; none where that is not known.
+    /// The share of segments that each machine of each measurement sent again, of [`Step::Nics`] of each pair with all its NICs; none
+    /// where that is not known.
     pub resent: Vec<Vec<Option<f64>>>,
 }
 
@@ -54,7 +56,12 @@ pub enum Rates {
     /// Of [`Step::Smoke`], [`Step::Scale`], [`Step::All`] and [`Step::Without`].
     One(Option<f64>),
     /// Of [`Step::Nics`].
-    Nics(Vec<NicSample>),
+    Nics {
+        /// Each NIC of each pair.
+        each: Vec<NicSample>,
+        /// Each pair with all its NICs.
+        pairs: Vec<Option<f64>>,
+    },
 }
 
 /// How it ended.
@@ -87,12 +94,14 @@ pub struct Scope {
     pub links: bool,
     /// Machines have several NICs, which can be measured one by one.
     pub nics: bool,
+    /// Those of all machines are, once.
+    pub every_nic: bool,
     /// Machines by themselves are compared with each other; otherwise only those that fail are named.
     pub compare_local: bool,
 }
 
 impl Default for Scope {
     fn default() -> Self {
-        Self { scale: false, links: false, nics: true, compare_local: true }
+        Self { scale: false, links: false, nics: true, every_nic: true, compare_local: true }
     }
 }

@@ -23,13 +23,13 @@ fn plan(hosts: usize, links: Links) -> Plan {
     }
 }
 
-fn chosen(plan: &Plan) -> Entry {
+fn chosen(plan: &Plan, nics: usize) -> Entry {
     Entry::Chosen(Chosen {
         hosts: plan.hosts.clone(),
         engine: Engine::Nccl,
         ranks: 8,
         local_ranks: 8,
-        nics: Vec::new(),
+        nics: (0..nics).map(|it| format!("mlx5_{it}")).collect(),
         local_least: None,
         all_least: None,
         machine: None,
@@ -39,19 +39,27 @@ fn chosen(plan: &Plan) -> Entry {
 /// What the model measures in this launch, one entry per measurement.
 fn measured(run: &Run, launch: &Launch, model: &mut Model) -> Vec<Entry> {
     let answer = model.answer(&launch.step);
+    let mut resent = answer.resent;
     let rates = match answer.rates {
         Rates::Each(rates) => rates,
         Rates::One(rate) => vec![rate],
-        Rates::Nics(all) => all.iter().map(|it| it.rate).collect(),
+        // Of each pair each NIC, then all of them.
+        Rates::Nics { each, pairs } => {
+            let nics = each.len() / pairs.len();
+            resent =
+                resent.into_iter().flat_map(|it| vec![Vec::new(); nics].into_iter().chain([it])).collect();
+            let own = each.chunks(nics).zip(pairs);
+            own.flat_map(|(own, pair)| own.iter().map(|it| it.rate).chain([pair])).collect()
+        }
     };
-    let resent = answer.resent.into_iter().chain(std::iter::repeat(Vec::new()));
+    let resent = resent.into_iter().chain(std::iter::repeat(Vec::new()));
     let items = launch.items.iter().zip(rates).zip(resent);
     let entry = |((item, rate), resent): ((_, Option<f64>), _)| {
         Entry::Measured(Measurement {
             launch: launch.number,
             stage: launch.step.name().to_owned(),
             hosts: run.names(item),
-            nic: None,
+            nic: run.nic(item).map(str::to_owned),
             bytes: 1,
             rate,
             resent,
@@ -64,9 +72,15 @@ fn measured(run: &Run, launch: &Launch, model: &mut Model) -> Vec<Entry> {
 
 /// The whole journal of a validation of this fleet.
 fn journal(spec: &str, links: Links) -> (Run, Vec<Line>) {
+    journal_within(spec, links, 0, None)
+}
+
+/// With so many NICs in each machine, within so many seconds.
+fn journal_within(spec: &str, links: Links, nics: usize, budget_s: Option<u64>) -> (Run, Vec<Line>) {
     let mut model = Model::new(Spec::read(spec).unwrap());
-    let plan = plan(model.fleet().len(), links);
-    let mut written = vec![Line { elapsed_s: 1.0, entry: chosen(&plan) }];
+    let mut plan = plan(model.fleet().len(), links);
+    plan.budget_s = budget_s.unwrap_or(plan.budget_s);
+    let mut written = vec![Line { elapsed_s: 1.0, entry: chosen(&plan, nics) }];
     let mut run = Run::new(plan);
     run.take(written[0].clone());
     while let Some(launch) = run.next() {
@@ -131,7 +145,7 @@ fn two_slow_machines_end_soon() {
     plan.least = Some(1e6);
     let mut run = Run::new(plan.clone());
     let line = |entry| Line { elapsed_s: 1.0, entry };
-    run.take(line(chosen(&plan)));
+    run.take(line(chosen(&plan, 0)));
     let mut model = Model::new(Spec::read("nodes=2,noise=0%").unwrap());
     let mut launches = 0;
     while let Some(launch) = run.next() {
@@ -193,7 +207,7 @@ fn failing(many: usize, fails: impl Fn(&Step, &[String]) -> bool) -> Run {
     let plan = plan(many, Links::Few);
     let mut model = Model::new(Spec::read(&format!("nodes={many}")).unwrap());
     let mut run = Run::new(plan.clone());
-    run.take(Line { elapsed_s: 1.0, entry: chosen(&plan) });
+    run.take(Line { elapsed_s: 1.0, entry: chosen(&plan, 0) });
     while let Some(launch) = run.next() {
         for entry in measured(&run, &launch, &mut model) {
             let Entry::Measured(mut it) = entry else { continue };
@@ -246,9 +260,30 @@ fn machines_that_do_not_answer_any_more_or_answer_too_late_are_known() {
         let node = Node { host: host.clone(), facts: None, failed: None };
         run.take(Line { elapsed_s: 1.0, entry: Entry::Node(node) });
     }
-    run.take(Line { elapsed_s: 1.0, entry: chosen(&first_two) });
+    run.take(Line { elapsed_s: 1.0, entry: chosen(&first_two, 0) });
     assert_eq!((run.lost(), run.late()), (vec![], vec![]));
     run.take(reached("node000", false));
     run.take(reached("node002", true));
     assert_eq!((run.lost(), run.late()), (vec!["node000"], vec!["node002"]));
+}
+
+#[test]
+fn every_nic_is_measured_where_there_is_time_for_it() {
+    for (seed, nodes) in (0..10).zip([8, 9, 16, 33].into_iter().cycle()) {
+        let spec = format!("nodes={nodes},nics=32,noise=2%,nic=node005:3:0.5,seed={seed}");
+        let (run, written) = journal_within(&spec, Links::Few, 32, None);
+        assert_eq!(named(&run), [(Class::Nic, Culprit::Nic(Host(5), 3))], "{nodes} {seed}");
+        assert_eq!(verdict(&run), Verdict::NoGo, "{nodes} {seed}");
+        // The journal says the same.
+        let mut again = Run::new(run.plan().clone());
+        for it in written {
+            again.take(it);
+        }
+        assert_eq!((named(&again), again.next()), (named(&run), None), "{nodes} {seed}");
+        // 32 NICs of two machines one after the other take two minutes: more than half of three.
+        let (run, _) = journal_within(&spec, Links::Few, 32, Some(180));
+        assert_eq!((verdict(&run), named(&run)), (Verdict::Go, vec![]), "{nodes} {seed}");
+        assert_eq!(run.validation().unwrap().nics_not_measured().len(), nodes);
+        assert!(!run.validation().unwrap().scope().every_nic);
+    }
 }

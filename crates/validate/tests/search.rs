@@ -8,8 +8,8 @@ use fabric::units::GigabytesPerSecond;
 use proptest::prelude::*;
 use validate::simulate::{Model, Spec};
 use validate::{
-    Class, Culprit, Expected, Fleet, Host, Limits, Pair, Rates, Sample, Scope, Search, Step, Validation,
-    Verdict, judge,
+    Class, Culprit, Expected, Fleet, Host, Limits, Pair, Question, Rates, Sample, Scope, Search, Step,
+    Validation, Verdict, judge,
 };
 
 fn run(spec: &str) -> Validation {
@@ -25,7 +25,7 @@ fn a_healthy_fleet_is_go_twenty_times_out_of_twenty() {
     for seed in 0..20 {
         let it = run(&format!("nodes=16,noise=2%,seed={seed}"));
         assert_eq!(it.verdict(), Verdict::Go, "{seed}");
-        // Alone, two, all three times, for one launch would miss what is slow at times, a round of pairs, and NICs of who was uneven.
+        // Alone, two, all three times, for one launch would miss what is slow at times, each NIC, and who was between normal and slow.
         assert!((6..=7).contains(&it.launches()), "{}", it.launches());
     }
 }
@@ -102,6 +102,30 @@ fn a_noisy_network_accuses_nobody() {
         let it = run(&format!("nodes=60,noise=5%,dips=8%,tails=3,seed={seed}"));
         assert!(named(&it).is_empty(), "{seed}: {:?}", it.findings());
     }
+}
+
+/// One of 32 NICs at half rate costs a machine 1.6 %, which no pair shows: NICs are measured one by one before GO.
+#[test]
+fn one_of_many_nics_at_half_rate_is_named() {
+    for (seed, nodes) in (0..20).zip([8, 9, 33, 100].into_iter().cycle()) {
+        let it = run(&format!("nodes={nodes},nics=32,noise=2%,nic=node005:17:0.5,seed={seed}"));
+        assert_eq!(named(&it), [(Class::Nic, Culprit::Nic(Host(5), 17))], "{nodes} {seed}");
+        assert_eq!(it.verdict(), Verdict::NoGo, "{nodes} {seed}");
+        let it = run(&format!("nodes={nodes},nics=32,noise=2%,seed={seed}"));
+        assert_eq!((it.verdict(), named(&it)), (Verdict::Go, vec![]), "{nodes} {seed}");
+        assert!(it.nics_not_measured().is_empty() && it.launches() <= 6, "{nodes} {seed} {}", it.launches());
+    }
+}
+
+/// A machine that was slow in its pairs and is normal in the launch of its NICs is slow at times: half of those that are show it there.
+#[test]
+fn the_launch_of_nics_measures_its_pairs_too() {
+    let mut open = 0;
+    for seed in 0..100 {
+        let it = run(&format!("nodes=100,flaky=node005:0.6:50%,seed={seed}"));
+        open += it.findings().iter().filter(|it| !it.class_is_sure()).count();
+    }
+    assert!(open <= 20, "{open}");
 }
 
 /// One of eight NICs at half rate costs a machine 6 %: all together are still fast enough.
@@ -192,7 +216,7 @@ fn driven(
             Step::Pairs(pairs) => Rates::Each(pairs.iter().map(|it| pair(number, *it)).collect()),
             Step::Smoke(it) => Rates::One(pair(number, *it)),
             Step::Scale(_) | Step::All(_) | Step::Without(_) => Rates::One(all(number)),
-            Step::Nics(_) => Rates::Nics(Vec::new()),
+            Step::Nics(_) => Rates::Nics { each: Vec::new(), pairs: Vec::new() },
         };
         it.record(&step, rates.into());
     }
@@ -333,7 +357,7 @@ fn what_is_slow_at_times_is_found_or_not_go() {
         let samples = it.search().samples();
         for partner in it.search().fleet().hosts().filter(|it| *it != Host(12)) {
             let pair = Pair::new(Host(12), partner);
-            assert!(samples.iter().filter(|it| it.pair == pair).count() < 8, "{seed}: {pair:?}");
+            assert!(samples.iter().filter(|it| it.pair == pair).count() <= 8, "{seed}: {pair:?}");
         }
     }
 }
@@ -391,13 +415,13 @@ fn pairs_that_failed_are_not_slow() {
 #[test]
 fn a_fleet_that_scatters_is_launched_until_the_launches_tell() {
     let (mut go, mut exact) = (0, 0);
-    for seed in 0..100 {
+    for seed in 0..300 {
         let it = run(&format!("nodes=16,slow=node003:0.8,noise=10%,seed={seed}"));
         go += usize::from(it.verdict() == Verdict::Go);
         exact += usize::from(it.verdict() == Verdict::NoGo);
         assert!(named(&it).iter().all(|it| it.1 == Culprit::Host(Host(3))), "{seed}: {:?}", named(&it));
     }
-    assert!(go <= 2 && exact >= 85, "{go} GO, {exact} NO-GO");
+    assert!(go <= 6 && exact >= 255, "{go} GO, {exact} NO-GO");
 }
 
 #[test]
@@ -416,4 +440,65 @@ fn one_machine_that_always_sends_more_again_is_not_go() {
         go += usize::from(it.verdict() == Verdict::Go);
     }
     assert!(go <= 4, "{go}");
+}
+
+/// Nine pairs of a noisy fleet, of which those above the median lie within 1 % by luck: machine 9 was slow in three of three, by 8 to 20 %.
+#[test]
+fn few_pairs_that_lie_close_together_accuse_nobody() {
+    let rates = [
+        (0, 5, 6, 1.004),
+        (0, 4, 8, 0.92),
+        (0, 1, 2, 0.96),
+        (0, 7, 9, 0.78),
+        (1, 3, 5, 1.006),
+        (1, 1, 6, 1.02),
+        (1, 7, 8, 1.008),
+        (1, 2, 9, 0.902),
+        (2, 4, 9, 0.901),
+        (2, 3, 8, 1.012),
+        (2, 6, 7, 0.94),
+        (2, 1, 5, 1.01),
+    ];
+    let fleet = Fleet::new((0..10).map(|it| format!("n{it}")).collect());
+    let sample = |(round, one, other, rate)| Sample {
+        round,
+        pair: Pair::new(Host(one), Host(other)),
+        rate: Some(GigabytesPerSecond(370.0 * rate)),
+        resent: None,
+    };
+    let it = judge(&fleet, &rates.map(sample));
+    assert!(it.findings.is_empty(), "{:?}", it.findings);
+    assert!(it.open.contains(&Question::Host(Host(9))), "{:?}", it.open);
+}
+
+/// Slow with one partner four times of four and once of eight with others, at the same rate: a machine that is slow at times, and no link.
+#[test]
+fn a_machine_that_was_as_slow_with_another_is_not_a_link() {
+    let fleet = Fleet::new((0..20).map(|it| format!("n{it}")).collect());
+    let mut samples = Vec::new();
+    let mut add = |round, one, other, share: f64| {
+        let rate = Some(GigabytesPerSecond(370.0 * share));
+        samples.push(Sample { round, pair: Pair::new(Host(one), Host(other)), rate, resent: None });
+    };
+    for round in 0..12 {
+        match round {
+            0..4 => add(round, 0, 1, 0.6),
+            _ => {
+                add(round, 0, round - 2, if round == 6 { 0.6 } else { 1.0 });
+                add(round, 1, round + 6, 1.0);
+            }
+        }
+        (2..18).for_each(|it| add(round, it, it + 1 + round % 2, 1.0));
+    }
+    let it = judge(&fleet, &samples);
+    let link = |it: &validate::Finding| matches!(it.culprit, Culprit::Link(_));
+    assert!(!it.findings.iter().any(link), "{:?}", it.findings);
+    // The same with others that were normal, and measured once more together, is a link.
+    for it in samples.iter_mut().filter(|it| it.pair == Pair::new(Host(0), Host(4))) {
+        it.rate = Some(GigabytesPerSecond(370.0));
+    }
+    let pair = Pair::new(Host(0), Host(1));
+    samples.push(Sample { round: 12, pair, rate: Some(GigabytesPerSecond(222.0)), resent: None });
+    let it = judge(&fleet, &samples);
+    assert_eq!(it.findings.iter().map(|it| it.culprit).collect::<Vec<_>>(), [Culprit::Link(pair)]);
 }

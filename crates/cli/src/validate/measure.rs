@@ -107,14 +107,14 @@ impl Site {
             variables.push(("NCCL_DEBUG".to_owned(), "INFO".into()));
             variables.push(("NCCL_DEBUG_SUBSYS".to_owned(), "INIT,BOOTSTRAP,ENV,NET,GRAPH".into()));
         }
-        let arguments = arguments(run, step, net.as_deref(), alone);
+        let arguments = arguments(run, step, item, net.as_deref(), alone);
         let across = Across { hosts: hosts?, first_address, arguments, variables };
         across.tasks().map_err(|error| error.to_string())
     }
 }
 
-fn arguments(run: &Run, step: &Step, net: Option<&str>, alone: bool) -> Vec<OsString> {
-    let size = run.size(step);
+fn arguments(run: &Run, step: &Step, item: &Item, net: Option<&str>, alone: bool) -> Vec<OsString> {
+    let size = run.size(step, item);
     let engine = run.chosen().map_or(Engine::Host, |it| it.engine);
     // Every machine's results are verified: alone and together by GPUs, which is cheap there; in host memory alone and those of two,
     // where they are small.
@@ -181,7 +181,7 @@ impl Batch {
             stage: launch.step.name().to_owned(),
             hosts: run.names(item),
             nic: run.nic(item).map(str::to_owned),
-            bytes: run.size(&launch.step).bytes,
+            bytes: run.size(&launch.step, item).bytes,
             rate,
             resent,
             failed,

@@ -108,6 +108,9 @@ impl Validate {
             if let (true, Some(left)) = (verdict != Verdict::Inconclusive, unmeasured_links(run)) {
                 not_known.push(left);
             }
+            if let (true, Some(left)) = (verdict != Verdict::Inconclusive, unmeasured_nics(run)) {
+                not_known.push(left);
+            }
         } else if !blocked.is_empty() && blocked.len() == plan.hosts.len() {
             verdict = Verdict::NoGo;
         }
@@ -344,6 +347,20 @@ pub(super) fn split(fleet: &Fleet, it: &::validate::Split) -> Split {
         share: it.share,
         across: it.across,
     }
+}
+
+/// NICs that were not measured one by one, of machines with several: one at half rate hardly shows in what a machine reaches.
+fn unmeasured_nics(run: &Run) -> Option<String> {
+    let validation = run.validation()?;
+    let several = run.chosen().is_some_and(|it| it.nics.len() > 1);
+    let missing = validation.nics_not_measured().len();
+    let of = match missing {
+        0 => return None,
+        it if it == validation.search().fleet().len() => "NICs were".to_owned(),
+        it => format!("the NICs of {} were", counted(it, "machine")),
+    };
+    let why = if validation.scope().every_nic { "" } else { ": that takes more than half of the time left" };
+    several.then(|| format!("whether a single NIC is slow: {of} not measured one by one{why}"))
 }
 
 /// What the rounds left out.
@@ -614,7 +631,7 @@ fn pairs(run: &Run, own: &[&Launched], failures: &[Failure]) -> Stage {
     let slow = ended.filter(|it| reference.is_none_or(|known| known.is_slow(it.rate.map(|it| it.0)))).count();
     let failed = samples.iter().filter(|it| it.rate.is_none()).count();
     let failed = if failed == 0 { String::new() } else { format!(", {failed} failed") };
-    let rounds = own.iter().filter(|it| matches!(it.step, Step::Pairs(_))).count();
+    let rounds = own.iter().filter(|it| matches!(it.step, Step::Pairs(_) | Step::Nics(_))).count();
     let normal = reference.map(|it| format!(", normal {}", bandwidth(it.normal))).unwrap_or_default();
     let found = validation.findings();
     let named = found.iter().any(|it| it.partners > 0);

@@ -416,9 +416,10 @@ pub(super) fn launch(fleet: &Fleet, step: &Step, answer: &Answer, least: Option<
             };
             ("pairs", what, range(rates), true)
         }
-        (Step::Nics(pairs), Rates::Nics(samples)) => {
-            let rates: Vec<Option<f64>> = samples.iter().map(|it| it.rate).collect();
-            ("nics", format!("each NIC of {}", counted(pairs.len(), "machine")), range(&rates), true)
+        (Step::Nics(pairs), Rates::Nics { each, pairs: whole }) => {
+            let rates: Vec<Option<f64>> = each.iter().map(|it| it.rate).collect();
+            let what = format!("each NIC of {}", counted(pairs.len(), "pair"));
+            ("nics", what, format!("{}, together {}", range(&rates), range(whole)), true)
         }
         (_, _) => ("failed", String::new(), "failed".to_owned(), false),
     };

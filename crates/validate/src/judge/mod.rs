@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use loss::Loss;
 use votes::{Suspect, Vote, Votes};
 
-use crate::chance::{Counted, above, as_f64, at_least};
+use crate::chance::{Counted, above, as_f64, at_least, drawn_at_least};
 use crate::fleet::{Fleet, Host, Pair, Sample};
 use crate::reference::{Reference, median};
 use crate::resent::Usual;
@@ -127,6 +127,10 @@ const SEVERAL: usize = 3;
 /// slow at times is not a link.
 const FINE_WITH: usize = 6;
 const MEASURED_WITH_OTHERS: usize = 8;
+/// A machine that is slow at times is slow with one partner every time and normal with the others in one of a thousand such series.
+const AT_TIMES: f64 = 0.001;
+/// How far rates lie apart, as parts of what is normal, that one machine reaches when it is slow at times.
+const SAME_RATE: f64 = 0.05;
 /// Bad links of one machine, beside which it is normal with others: more, and more than a third of its partners, are the machine.
 const FEW_LINKS: usize = 3;
 /// A part that is slow more rarely than this cannot be told from a busy network.
@@ -350,7 +354,9 @@ impl Analysis<'_> {
         let rest: Vec<&Vote> = others.iter().flat_map(|it| &it.1).collect();
         let slow = rest.iter().filter(|it| it.slow).count();
         let explained = if links.iter().all(|it| confirmed(&it.1)) {
-            as_f64(slow) < OFTEN * as_f64(rest.len())
+            let same =
+                links.iter().any(|(other, own)| self.as_slow_elsewhere(it.host, *other, own, votes).0 > 0);
+            as_f64(slow) < OFTEN * as_f64(rest.len()) && !same
         } else {
             it.noise.at_least(slow, rest.len()) > CHANCE
         };
@@ -395,11 +401,43 @@ impl Analysis<'_> {
             if pair.hosts().into_iter().any(|it| self.slow_with_others(it, pair.other(it), votes)) {
                 return None;
             }
-            let chance = noise.without(slow, own.len()).at_least(slow, own.len()) * measured;
+            if pair.hosts().into_iter().any(|it| self.may_be_slow_at_times(it, pair.other(it), &own, votes)) {
+                return None;
+            }
+            // Every measurement after the fourth is another chance to be unlucky.
+            let looks = as_f64(own.len() + 1 - CONFIRMED);
+            let chance = noise.without(slow, own.len()).at_least(slow, own.len()) * measured * looks;
             let limit = if noise.slow > slow { CHANCE_IF_NOISY } else { CHANCE };
             (chance < limit).then(|| Self::finding(Class::Link, Culprit::Link(pair), &own, 1, chance))
         });
         found.min_by(|a, b| a.chance.total_cmp(&b.chance))
+    }
+
+    /// How often a machine was as slow with others as with this one, and of how many measurements. Partners with whom it is slow every
+    /// time are bad links too. Where pairs of other machines are slow by chance, so may these be, and none counts.
+    fn as_slow_elsewhere(&self, host: Host, but: Host, own: &[Vote], votes: &Votes) -> (usize, usize) {
+        let mut slow: Vec<f64> = own.iter().filter(|it| it.slow).filter_map(|it| it.share).collect();
+        slow.sort_by(f64::total_cmp);
+        let Some(level) = median(&slow) else { return (0, 0) };
+        let mut by_partner: BTreeMap<Host, Vec<Vote>> = BTreeMap::new();
+        for vote in votes.all().iter().filter(|it| it.ended() && it.pair.has(host) && !it.pair.has(but)) {
+            by_partner.entry(vote.pair.other(host)).or_default().push(*vote);
+        }
+        by_partner.retain(|_, own| {
+            let slow = own.iter().filter(|it| it.slow).count();
+            slow < CONFIRMED || !self.constant(own, votes)
+        });
+        let same = |it: &&Vote| it.slow && it.share.is_some_and(|it| (it - level).abs() <= SAME_RATE);
+        let others = || by_partner.values().flatten();
+        let by_chance = votes.all().iter().any(|it| it.slow && !it.pair.has(host));
+        (if by_chance { 0 } else { others().filter(same).count() }, others().count())
+    }
+
+    /// Whether a machine that is slow at times may explain what looks like its bad link to another.
+    fn may_be_slow_at_times(&self, host: Host, other: Host, own: &[Vote], votes: &Votes) -> bool {
+        let slow = own.iter().filter(|it| it.slow).count();
+        let (elsewhere, of) = self.as_slow_elsewhere(host, other, own, votes);
+        drawn_at_least(slow, own.len(), slow + elsewhere, own.len() + of) >= AT_TIMES
     }
 
     /// Whether a machine is slow with others than one more often than chance explains; pairs that are slow every time may be bad links
@@ -483,7 +521,16 @@ impl Analysis<'_> {
                 continue;
             }
             // A link only if both are normal with others.
-            let doubted = if slow > 1 { self.doubted(pair, votes) } else { Vec::new() };
+            let mut doubted = if slow > 1 { self.doubted(pair, votes) } else { Vec::new() };
+            if slow >= CONFIRMED {
+                // Its ends with others, where they were as slow there, or where the pair itself was measured often enough.
+                let ask = |it: &Host| {
+                    let other = pair.other(*it);
+                    self.as_slow_elsewhere(*it, other, &own, votes).0 > 0
+                        || of > CONFIRMED && self.may_be_slow_at_times(*it, other, &own, votes)
+                };
+                doubted.extend(pair.hosts().into_iter().filter(ask));
+            }
             if doubted.is_empty() {
                 open.insert(Question::Pair(pair));
             } else {

@@ -16,7 +16,7 @@ pub use journal::{
 };
 pub use size::Size;
 
-use crate::fleet::{Fleet, Host};
+use crate::fleet::{Fleet, Host, Pair};
 use crate::nics::NicSample;
 use crate::search::Limits;
 use crate::step::{Answer, Expected, Rates, Scope, Step};
@@ -85,8 +85,9 @@ impl Step {
             Self::Pairs(pairs) => pairs.iter().map(|it| alone(it.hosts().to_vec())).collect(),
             Self::Nics(pairs) => pairs
                 .iter()
-                .flat_map(|(one, other)| {
-                    (0..nics).map(|nic| Item { hosts: vec![*one, *other], nic: Some(nic) })
+                .flat_map(|pair| {
+                    let each = (0..nics).map(Some).chain([None]);
+                    each.map(|nic| Item { hosts: pair.hosts().to_vec(), nic })
                 })
                 .collect(),
         }
@@ -94,21 +95,28 @@ impl Step {
 
     fn answer(&self, items: &[Item], measured: &[&Measurement]) -> Answer {
         let rates = measured.iter().map(|it| it.rate);
-        let resent = measured.iter().map(|it| it.resent.clone()).collect();
+        let mut resent: Vec<Vec<Option<f64>>> = measured.iter().map(|it| it.resent.clone()).collect();
         let rates = match self {
             Self::Local(_) | Self::Pairs(_) => Rates::Each(rates.collect()),
             Self::Smoke(_) | Self::Scale(_) | Self::All(_) | Self::Without(_) => {
                 Rates::One(measured.first().and_then(|it| it.rate))
             }
-            Self::Nics(_) => Rates::Nics(
-                items
-                    .iter()
-                    .zip(rates)
-                    .filter_map(|(item, rate)| {
-                        Some(NicSample { host: *item.hosts.first()?, nic: item.nic?, rate })
-                    })
-                    .collect(),
-            ),
+            Self::Nics(_) => {
+                let (mut each, mut pairs) = (Vec::new(), Vec::new());
+                resent.clear();
+                for (item, it) in items.iter().zip(measured) {
+                    match (&item.hosts[..], item.nic) {
+                        ([one, other], Some(nic)) => {
+                            each.push(NicSample { pair: Pair::new(*one, *other), nic, rate: it.rate });
+                        }
+                        _ => {
+                            pairs.push(it.rate);
+                            resent.push(it.resent.clone());
+                        }
+                    }
+                }
+                Rates::Nics { each, pairs }
+            }
         };
         Answer { rates, resent }
     }
@@ -228,11 +236,49 @@ impl Run {
         (launch, self.names(item), self.nic(item).map(str::to_owned))
     }
 
-    /// The size of a launch, by what two machines reached.
-    pub fn size(&self, step: &Step) -> Size {
+    /// The size of a measurement, by what two machines reached: one NIC of several reaches its part of that.
+    pub fn size(&self, step: &Step, item: &Item) -> Size {
         let engine = self.chosen.as_ref().map_or(Engine::Host, |it| it.engine);
+        let nics = self.chosen.as_ref().map_or(1, |it| it.nics.len().max(1));
+        let part = if item.nic.is_some() { crate::chance::as_f64(nics) } else { 1.0 };
         let smoke = self.validation.as_ref().and_then(|it| it.smoke().rate());
-        Size::of(engine, step, smoke)
+        Size::of(engine, step, smoke.map(|it| it / part))
+    }
+
+    /// How many seconds it takes at least to measure these pairs with each NIC and with all of them: one after the other, as long as the
+    /// two machines of the first launch and what is measured then. None before that launch.
+    fn nics_last(&self, step: &Step) -> Option<f64> {
+        let chosen = self.chosen.as_ref()?;
+        let rate = self.validation.as_ref()?.smoke().rate()?;
+        let begins = self.measured.values().find(|it| it.stage == "smoke")?.seconds;
+        let items = step.items(chosen.nics.len());
+        let mut each: BTreeMap<Host, f64> = BTreeMap::new();
+        for item in &items {
+            let of = item.nic.map_or(1, |_| chosen.nics.len());
+            let seconds = begins + self.size(step, item).lasts(rate / crate::chance::as_f64(of));
+            for host in &item.hosts {
+                *each.entry(*host).or_default() += seconds;
+            }
+        }
+        each.into_values().reduce(f64::max)
+    }
+
+    /// Leaves out the NICs of all machines where they would take more than half of the time that is left.
+    fn bound(&mut self) {
+        let Some(validation) = &self.validation else { return };
+        let Some(step @ Step::Nics(_)) = validation.next().filter(|_| validation.scope().every_nic) else {
+            return;
+        };
+        if self.nics_last(&step).is_some_and(|it| it > self.left() / 2.0)
+            && let Some(validation) = &mut self.validation
+        {
+            validation.skip_every_nic();
+        }
+    }
+
+    /// Seconds of the budget that are left.
+    fn left(&self) -> f64 {
+        crate::chance::as_f64(usize::try_from(self.plan.budget_s).unwrap_or(usize::MAX)) - self.elapsed
     }
 
     /// Why nothing more is measured: the collective fails on every machine, or between all of them. That is no fault of single machines, and
@@ -306,6 +352,7 @@ impl Run {
             scale: true,
             links: self.plan.links == Links::All,
             nics: chosen.nics.len() > 1,
+            every_nic: chosen.nics.len() > 1,
             compare_local: chosen.engine == Engine::Nccl,
         };
         let limits = Limits { rounds: ROUNDS, unexplained: usize::MAX, seed: self.plan.seed };
@@ -334,16 +381,15 @@ impl Run {
             let answer = launch.step.answer(&launch.items, &measured);
             let Some(validation) = &mut self.validation else { return };
             validation.record(&launch.step, answer);
-            let first_pairs = matches!(launch.step, Step::Pairs(_)) && validation.search().rounds() == 1;
+            let pairs = matches!(launch.step, Step::Pairs(_) | Step::Nics(_));
+            let first_pairs = pairs && validation.search().rounds() == 1;
             let many = validation.search().fleet().len();
             self.launches.push(launch);
-            if first_pairs && self.plan.links == Links::Auto {
-                let left = crate::chance::as_f64(usize::try_from(self.plan.budget_s).unwrap_or(usize::MAX))
-                    - self.elapsed;
-                if seconds * crate::chance::as_f64(many) <= left / 2.0 {
-                    self.widen(many);
-                }
+            let enough = seconds * crate::chance::as_f64(many) <= self.left() / 2.0;
+            if first_pairs && self.plan.links == Links::Auto && enough {
+                self.widen(many);
             }
+            self.bound();
         }
     }
 }

@@ -66,6 +66,13 @@ impl Size {
     }
 }
 
+impl Size {
+    /// How many seconds it takes two machines that reach so many GB/s, in place and out of place.
+    pub(super) fn lasts(self, rate: f64) -> f64 {
+        2.0 * crate::chance::as_f64(self.iterations + self.warm_up) * seconds(self.bytes) / rate
+    }
+}
+
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -9,9 +9,9 @@ use evidence::plain::{NcclTests, Row};
 use fabric::units::GigabytesPerSecond;
 use fabric::{Collective, Version};
 
+use crate::alone::local;
 use crate::fleet::{Fleet, Host, Pair, Sample};
 use crate::judge::{Finding, Judgement, judge};
-use crate::validation::local;
 pub use wrong::Wrong;
 
 /// Runs of one kind on so many different sets of machines are about a fleet and not about a job, which has one.

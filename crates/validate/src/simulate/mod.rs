@@ -69,19 +69,23 @@ impl Model {
             Step::Scale(hosts) | Step::All(hosts) | Step::Without(hosts) => Rates::One(self.together(hosts)),
             Step::Pairs(pairs) => Rates::Each(pairs.iter().map(|it| self.pair(*it)).collect()),
             Step::Nics(pairs) => {
-                let mut samples = Vec::new();
-                for (host, partner) in pairs {
-                    // What is slow at times is so for the whole launch.
-                    let now = self.machine(*host) / self.machines[host.0].max(f64::MIN_POSITIVE);
+                // What is slow at times is so for the whole launch.
+                let now: BTreeMap<Host, f64> = pairs
+                    .iter()
+                    .flat_map(|it| it.hosts())
+                    .collect::<std::collections::BTreeSet<Host>>()
+                    .into_iter()
+                    .map(|it| (it, self.machine(it)))
+                    .collect();
+                let (mut each, mut whole) = (Vec::new(), Vec::new());
+                for pair in pairs {
+                    let now = pair.hosts().map(|it| now.get(&it).copied().unwrap_or(1.0));
                     for nic in 0..self.spec.nics {
-                        samples.push(NicSample {
-                            host: *host,
-                            nic,
-                            rate: self.nic(*host, *partner, nic, now),
-                        });
+                        each.push(NicSample { pair: *pair, nic, rate: self.nic(*pair, nic, now) });
                     }
+                    whole.push(self.pair_at(*pair, now));
                 }
-                Rates::Nics(samples)
+                Rates::Nics { each, pairs: whole }
             }
         };
         Answer { rates, resent: self.resent(step) }
@@ -97,10 +101,10 @@ impl Model {
             hosts.iter().zip(next).map(|(from, to)| Some(self.lost(Pair::new(*from, *to)))).collect()
         };
         match step {
-            Step::Local(_) | Step::Nics(_) => Vec::new(),
+            Step::Local(_) => Vec::new(),
             Step::Smoke(pair) => vec![ring(&pair.hosts())],
             Step::Scale(hosts) | Step::All(hosts) | Step::Without(hosts) => vec![ring(hosts)],
-            Step::Pairs(pairs) => pairs.iter().map(|it| ring(&it.hosts())).collect(),
+            Step::Pairs(pairs) | Step::Nics(pairs) => pairs.iter().map(|it| ring(&it.hosts())).collect(),
         }
     }
 
@@ -176,8 +180,13 @@ impl Model {
     }
 
     fn pair(&mut self, pair: Pair) -> Option<f64> {
+        let now = pair.hosts().map(|it| self.machine(it));
+        self.pair_at(pair, now)
+    }
+
+    fn pair_at(&mut self, pair: Pair, now: [f64; 2]) -> Option<f64> {
         let [one, other] = pair.hosts();
-        let share = self.machine(one).min(self.machine(other)).min(self.way(pair));
+        let share = now[0].min(now[1]).min(self.way(pair));
         let rate = self.noisy(share);
         (!self.dead(one) && !self.dead(other)).then_some(rate)
     }
@@ -208,12 +217,19 @@ impl Model {
         (!hosts.iter().any(|it| self.dead(*it))).then_some(rate)
     }
 
-    /// One NIC alone, as a part of what one reaches.
-    fn nic(&mut self, host: Host, partner: Host, nic: usize, now: f64) -> Option<f64> {
-        let own = self.spec.nic.iter().find(|it| it.0 == host && it.1 == nic).map_or(1.0, |it| it.2);
-        let slow = self.spec.slow.iter().filter(|it| it.0 == host).fold(now, |all, it| all * it.1);
-        let share = own.min(slow).min(self.machines[partner.0]);
+    /// One NIC of two machines alone, as a part of what one reaches. `now`: what the machines reach this time.
+    fn nic(&mut self, pair: Pair, nic: usize, now: [f64; 2]) -> Option<f64> {
+        let mut share = self.way(pair);
+        let mut ends = !pair.hosts().iter().any(|it| self.dead(*it));
+        for (host, now) in pair.hosts().into_iter().zip(now) {
+            let of = |it: &&(Host, usize, f64)| it.0 == host;
+            let lost: f64 = self.spec.nic.iter().filter(of).map(|it| 1.0 - it.2).sum();
+            let own = self.spec.nic.iter().filter(of).find(|it| it.1 == nic).map_or(1.0, |it| it.2);
+            // A machine whose other NIC is slow is not slow with this one.
+            share = share.min(own).min(now + lost / crate::chance::as_f64(self.spec.nics));
+            ends &= own > 0.0;
+        }
         let rate = self.noisy(share) / crate::chance::as_f64(self.spec.nics);
-        (!self.dead(host) && own > 0.0).then_some(rate)
+        ends.then_some(rate)
     }
 }

@@ -1,0 +1,110 @@
+//! Whose NICs are measured one by one, and with whom.
+
+use super::{Validation, hosts_of};
+use crate::fleet::{Host, Pair};
+use crate::judge::{Class, Culprit, Finding};
+use crate::nics::{self, NicSample};
+use crate::rounds;
+use crate::step::Step;
+
+impl Validation {
+    /// The NICs of all machines one by one, if some were not measured.
+    pub(super) fn every_nic(&self) -> Option<Step> {
+        let fit = self.fit();
+        let asked = self.scope.nics && self.scope.every_nic && fit.len() > 2;
+        (asked && !self.nics_not_measured().is_empty())
+            .then(|| Step::Nics(nics::everybody(&fit, 0, self.search.limits().seed)))
+    }
+
+    /// The machines whose NICs were not measured one by one.
+    pub fn nics_not_measured(&self) -> Vec<Host> {
+        self.fit().into_iter().filter(|it| !self.nics_of.contains(it)).collect()
+    }
+
+    /// Leaves out to measure the NICs of all machines one by one: there is not enough time for it.
+    pub const fn skip_every_nic(&mut self) {
+        self.scope.every_nic = false;
+    }
+
+    /// Machines in a quiet fleet that nothing accuses, with a NIC that was slow in all its measurements. It asks for more of them.
+    pub(super) fn uneven(&self) -> Vec<Finding> {
+        if !self.scope.nics {
+            return Vec::new();
+        }
+        let judgement = self.search.judgement();
+        let accused: Vec<Host> =
+            judgement.findings.iter().flat_map(|it| hosts_of(self.search.fleet(), it.culprit)).collect();
+        let suspect = |host: Host| Finding {
+            class: Class::Node,
+            culprit: Culprit::Host(host),
+            share: 1.0,
+            slow: 0,
+            of: 0,
+            partners: 0,
+            failed: 0,
+            chance: 0.0,
+            loss: None,
+        };
+        // With a machine that is slow every NIC is slow.
+        let bad = |it: &&NicSample| it.pair.hosts().iter().any(|it| accused.contains(it));
+        let samples: Vec<NicSample> = self.nics.iter().filter(|it| !bad(it)).copied().collect();
+        nics::slow(&samples).into_iter().filter(|it| !accused.contains(it)).map(suspect).collect()
+    }
+
+    /// How often the NICs of a machine were measured.
+    pub(super) fn times_of_nics(&self, host: Host) -> usize {
+        self.nics_of.iter().filter(|it| **it == host).count()
+    }
+
+    /// Accused machines whose NICs are to be measured, each with a normal one, and two normal ones, to know what a NIC reaches; at the same
+    /// time those of all others, if they were not.
+    ///
+    /// Once, and again where that would name a NIC: one or two slow measurements are no proof.
+    pub(super) fn suspects(&self) -> Vec<Pair> {
+        let judgement = self.search.judgement();
+        let named = self.findings();
+        let times = |host: Host| self.times_of_nics(host);
+        let again = |host: Host| {
+            let nic = |it: &Finding| matches!(it.culprit, Culprit::Nic(of, _) if of == host);
+            (1..nics::TIMES).contains(&times(host)) && named.iter().any(nic)
+        };
+        let uneven = self.uneven();
+        let in_doubt = |host: Host| uneven.iter().any(|it| it.culprit == Culprit::Host(host));
+        let all: Vec<&Finding> = judgement.findings.iter().chain(&uneven).collect();
+        let accused: Vec<Host> = all
+            .iter()
+            .filter_map(|it| match it.culprit {
+                Culprit::Host(host) if nics::may_be(it) => Some(host),
+                _ => None,
+            })
+            .filter(|it| times(*it) == 0 || again(*it) || in_doubt(*it) && times(*it) < nics::TIMES)
+            .collect();
+        if accused.is_empty() {
+            return Vec::new();
+        }
+        let everybody: Vec<Host> =
+            all.iter().flat_map(|it| hosts_of(self.search.fleet(), it.culprit)).collect();
+        let mut normal = judgement.cleared.into_iter().filter(|it| !everybody.contains(it));
+        let (Some(one), Some(other)) = (normal.next(), normal.next()) else {
+            // Nobody is known to be normal: everybody with another partner.
+            let round = accused.iter().map(|it| times(*it)).min().unwrap_or(0);
+            let known = accused.iter().all(|it| in_doubt(*it));
+            let seed = self.search.limits().seed;
+            return if known { nics::everybody(&self.fit(), round, seed) } else { Vec::new() };
+        };
+        let pair = |it: (&Host, Host)| Pair::new(*it.0, it.1);
+        let mut pairs: Vec<Pair> = accused.iter().zip(normal).map(pair).collect();
+        if pairs.is_empty() {
+            // With two normal machines alone, they are what the others are measured against.
+            return accused.iter().zip([one, other]).map(pair).collect();
+        }
+        pairs.push(Pair::new(one, other));
+        if self.scope.every_nic && !self.is_noisy() {
+            let taken: Vec<Host> = pairs.iter().flat_map(|it| it.hosts()).collect();
+            let mut rest = self.nics_not_measured();
+            rest.retain(|it| !taken.contains(it) && !everybody.contains(it));
+            pairs.extend(rounds::tournament(&rest, 0, self.search.limits().seed));
+        }
+        pairs
+    }
+}
