@@ -4,8 +4,8 @@
 //! for the rings, which are written by the sender and read by the owner. Words that ranks wait for are two cache lines
 //! apart, because processors fetch lines in pairs.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::Segment;
 
@@ -189,10 +189,17 @@ impl Mailbox {
         self.at(STAGES + (2 + parity) * STAGE)
     }
 
-    /// Starts to fetch the cache lines that the owner will write next, which its readers have, without waiting.
+    /// Starts to fetch the cache lines that the owner will write next, which its readers have, without waiting: those of a message of
+    /// this length.
     #[inline]
-    pub(crate) fn reclaim_small(&self, slot: usize) {
+    pub(crate) fn reclaim_small(&self, slot: usize, bytes: usize) {
         reclaim(self.small_flag(slot));
+        if bytes > TINY {
+            let payload = self.small(slot, bytes);
+            for line in (0..bytes.min(reclaimed())).step_by(LINE) {
+                reclaim_line(payload.wrapping_add(line));
+            }
+        }
     }
 
     /// The same for posted buffers.
@@ -229,16 +236,39 @@ impl Mailbox {
     }
 }
 
-/// Fetches a cache line for writing.
-#[inline]
-fn reclaim(word: &AtomicU64) {
+/// How much of a message is fetched for writing one call ahead. On a Xeon (Emerald Rapids) this made private 1 KiB of two ranks 23 % faster,
+/// 2 KiB 25 %, 4 KiB 13 %; on an EPYC (Zen 5), which takes lines back faster, 1 KiB 25 % and 4 KiB 5 to 10 % slower.
+fn reclaimed() -> usize {
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    *BYTES.get_or_init(|| if is_intel() { 4096 } else { 0 })
+}
+
+fn is_intel() -> bool {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint about an address that is mapped; processors without it do nothing.
-    unsafe {
-        std::arch::asm!("prefetchw [{0}]", in(reg) word.as_ptr(), options(nostack, preserves_flags, readonly));
+    {
+        let vendor = std::arch::x86_64::__cpuid(0);
+        [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() == b"GenuineIntel"
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = word;
+    false
+}
+
+/// Fetches the cache line of a word for writing.
+#[inline]
+fn reclaim(word: &AtomicU64) {
+    reclaim_line(word.as_ptr().cast());
+}
+
+/// Fetches a cache line for writing.
+#[inline]
+fn reclaim_line(address: *mut u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint; processors without it do nothing, and an address that is not mapped is ignored.
+    unsafe {
+        std::arch::asm!("prefetchw [{0}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }
 
 #[cfg(test)]

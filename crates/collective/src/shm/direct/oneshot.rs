@@ -22,7 +22,7 @@ impl Direct {
         // SAFETY: the caller lends `send_bytes` bytes at `send`, and they fit into the slot (`Direct::fits`).
         unsafe { std::ptr::copy_nonoverlapping(call.send, mailbox.small(slot, send_bytes), send_bytes) };
         mailbox.small_flag(slot).store(flag, Ordering::Release);
-        mailbox.reclaim_small(next(slot));
+        mailbox.reclaim_small(next(slot), send_bytes);
         self.await_flags(flag, |it| it.small_flag(slot))?;
 
         let part = call.bytes();
