@@ -251,6 +251,8 @@ fn hostfiles_are_read_as_launchers_read_them() {
     };
     let answer = shown("\u{feff}h1:8\nh2 slots=8\n");
     assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+        (&["--simulate", "slow=node1:0.8:3"], "`:3` is too much; the form is slow=MACHINE:SHARE"),
+        (&["--simulate", "nodes=8,nodes=9"], "`nodes=9`: `nodes` is given twice"),
     assert!(answer.stderr.contains("h1:8 is 8 processes on h1"), "{}", answer.stderr);
     assert!(
         answer.stdout.contains("-O check -- h1\n") && !answer.stdout.contains("'-p'"),
