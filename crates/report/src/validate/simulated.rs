@@ -86,7 +86,7 @@ pub(super) fn headline(
             if !tiers.is_empty() && tiers.len() == findings.len() {
                 return format!("NO-GO: {}; no machine is to be taken out", switches.join(", "));
             }
-            let switches: String = switches.iter().map(|it| format!("; {it}")).collect();
+            let out = [vec![format!("take out {}", out_list(&out))], switches].concat().join("; ");
             let others = match tiers.len() {
                 0 => "the others".to_owned(),
                 _ => format!("{} of the others", validation.outside().len()),
@@ -95,7 +95,7 @@ pub(super) fn headline(
                 Some(rate) => format!("; {others} reach {} together", bandwidth(rate)),
                 None => String::new(),
             };
-            format!("NO-GO: take out {}{switches}{proof}", out_list(&out))
+            format!("NO-GO: {out}{proof}")
         }
         Verdict::Inconclusive if findings.is_empty() => format!("INCONCLUSIVE: {}", unexplained(validation)),
         Verdict::Inconclusive => {
