@@ -89,6 +89,37 @@ fn machines_that_fall_into_groups_are_shown() {
 }
 
 #[test]
+fn a_slow_switch_takes_no_machine_out() {
+    for (spec, says) in [
+        (
+            "nodes=32,leaf=16,tier=1:0.6,slow=node003:0.7,noise=1%",
+            "NO-GO: take out node003; the way between node[000-015] and node[016-031] is slow; 16 of the others reach ",
+        ),
+        (
+            "nodes=48,leaf=16,tier=1:0.6,slow=node020:0.7,noise=1%",
+            "NO-GO: take out node020; the switch of node[016-031] is slow to the outside; 32 of the others reach ",
+        ),
+        (
+            "nodes=32,leaf=8,tier=1:0.6,tier=2:0.6,noise=1%",
+            "NO-GO: the switch of node[008-015] is slow to the outside, the switch of node[016-023] is slow to the outside; no machine",
+        ),
+    ] {
+        let answer = validate(&["--simulate", spec]);
+        let text = answer.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(answer.code, Some(1), "{text}");
+        assert!(text.starts_with(says), "{text}");
+    }
+}
+
+#[test]
+fn a_fleet_that_scatters_too_far_is_not_judged() {
+    let answer = validate(&["--simulate", "nodes=16,noise=50%,slow=node005:0.6,seed=3"]);
+    assert_eq!(answer.code, Some(2), "{}", answer.stdout);
+    let says = "INCONCLUSIVE: the measurements scatter too much to tell: pairs reach 370 MB/s to 877 GB/s";
+    assert!(answer.stdout.starts_with(says), "{}", answer.stdout);
+}
+
+#[test]
 fn doctor_shows_a_folder_of_pairs_as_a_fleet() {
     let folder =
         pairs("validate-doctor", |one, other| Some(if one == 7 || other == 7 { 22.4 } else { 45.0 }));
@@ -220,6 +251,8 @@ fn what_cannot_be_is_refused_in_words() {
     for (arguments, says) in [
         (&["--simulate", "nods=3"][..], "did you mean `nodes`?"),
         (&["--simulate", "slow=node099:0.5"], "there are 16 machines"),
+        (&["--simulate", "slow=node1:0.8:3"], "`:3` is too much; the form is slow=MACHINE:SHARE"),
+        (&["--simulate", "nodes=8,nodes=9"], "`nodes=9`: `nodes` is given twice"),
         (&["--replay", "README.md"], "no run of nccl-tests that names its machines"),
         (&["--replay", "/nowhere"], "/nowhere"),
         (&["--simulate", ""], "the keys are nodes"),

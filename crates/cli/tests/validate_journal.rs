@@ -5,6 +5,7 @@
 #[expect(dead_code, reason = "other tests use the rest")]
 mod common;
 
+use std::cell::Cell;
 use std::fs;
 
 use ::validate::live::{
@@ -123,9 +124,21 @@ fn words(answer: &Answer) -> String {
 #[test]
 fn a_launch_that_failed_once_is_not_go() {
     let killed = || Err("h3: killed by signal 9".to_owned());
-    let folder = Journal::of(&SIX).written("journal-scale", |launch, _| {
-        if launch.step.name() == "scale" { killed() } else { Ok(23.5) }
-    });
+    // The first of four machines, which run again, and whenever they run.
+    let fails = |times: usize| {
+        let failed = Cell::new(0);
+        Journal::of(&SIX).written(&format!("journal-scale-{times}"), move |launch, _| {
+            if launch.step.name() != "scale" || failed.get() == times {
+                return Ok(23.5);
+            }
+            failed.set(failed.get() + 1);
+            killed()
+        })
+    };
+    let twice = words(&replay(&fails(2), &["-v"]));
+    assert!(twice.starts_with("INCONCLUSIVE: 4 machines together failed 2 times (h3: killed by"), "{twice}");
+    assert_eq!(twice.matches("4 machines together failed failed: h3: killed").count(), 2, "{twice}");
+    let folder = fails(1);
     let answer = replay(&folder, &[]);
     assert_eq!(answer.code, Some(2), "{}", answer.stdout);
     let text = words(&answer);
@@ -146,6 +159,28 @@ fn a_launch_that_failed_once_is_not_go() {
         .flat_map(|it| it["failures"].as_array().unwrap())
         .collect();
     assert_eq!(failures, ["h3: killed by signal 9"]);
+}
+
+#[test]
+fn pairs_across_are_counted_once_however_often_they_were_measured() {
+    let half = |host: &String| ["h1", "h2", "h3"].contains(&host.as_str());
+    let journal = Journal { links: Links::Auto, ..Journal::of(&SIX) };
+    let folder = journal.written("journal-halves", |_, hosts| match hosts {
+        [one, other] if half(one) != half(other) => Ok(4.0),
+        // Slow in a way that no machine explains: it is asked about again.
+        [one, other] if one == "h4" && other == "h5" => Ok(20.5),
+        [_, _] | [_] => Ok(23.5),
+        _ => Ok(4.2),
+    });
+    let answer = replay(&folder, &[]);
+    let text = words(&answer);
+    println!("{}", answer.stdout);
+    assert!(text.starts_with("NO-GO: the machines fall into groups of 3 and 3"), "{text}");
+    assert!(text.contains(" 9 pairs across reach 17 %"), "{text}");
+    assert!(text.contains("measurements of 15 pairs in "), "{text}");
+    let junit = replay(&folder, &["--format", "junit"]).stdout;
+    assert!(junit.contains("9 pairs across groups reach 17 %"), "{junit}");
+    assert_eq!(replay(&folder, &["--format", "json"]).json()["splits"][0]["across"], 9);
 }
 
 #[test]

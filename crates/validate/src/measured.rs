@@ -57,6 +57,11 @@ impl Repeated {
         Measured::of(sorted.get((sorted.len() - 1) / 2).copied().flatten())
     }
 
+    /// Whether the last launch did not fail.
+    pub(crate) fn ended(&self) -> bool {
+        self.rates.last().is_some_and(Option::is_some)
+    }
+
     pub(crate) fn is_decided(&self) -> bool {
         self.rates.len() >= REPEATED
     }

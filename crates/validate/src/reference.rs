@@ -1,6 +1,9 @@
 //! What is normal in this fleet.
 
+use std::collections::BTreeMap;
+
 use crate::chance::{above, as_f64};
+use crate::fleet::{Pair, Sample};
 
 /// What most measurements reach, and how far they scatter.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -46,10 +49,24 @@ impl Reference {
     ///
     /// It holds while at least one measurement in five is normal: it starts from the rate that a fifth of them exceed.
     pub fn of(rates: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let mut rates: Vec<f64> = rates.into_iter().filter(|it| it.is_finite() && *it > 0.0).collect();
-        rates.sort_by(f64::total_cmp);
-        let last = rates.len().checked_sub(1)?;
-        let start = rates[last - last / 5];
+        let rates = sorted(rates);
+        Some(Self::near(fifth(&rates)?, &rates))
+    }
+
+    /// The same of pairs that were measured once or more often: it starts from the rate that a fifth of the pairs exceed, since those that
+    /// are slow are measured again and again.
+    pub fn of_pairs(samples: &[Sample]) -> Option<Self> {
+        let mut pairs: BTreeMap<Pair, Vec<f64>> = BTreeMap::new();
+        for it in samples {
+            pairs.entry(it.pair).or_default().extend(it.rate.map(|it| it.0));
+        }
+        let middle = sorted(pairs.into_values().filter_map(|own| median(&sorted(own))));
+        let rates = sorted(samples.iter().filter_map(|it| it.rate).map(|it| it.0));
+        Some(Self::near(fifth(&middle)?, &rates))
+    }
+
+    /// Around this rate.
+    fn near(start: f64, rates: &[f64]) -> Self {
         let mut found = Self::around(start, LEAST_SPREAD, MOST_SPREAD);
         for _ in 0..8 {
             let counts = found.normal * (1.0 - LOSS.max(SIGMAS * found.spread));
@@ -72,7 +89,7 @@ impl Reference {
             }
             found = next;
         }
-        Some(found)
+        found
     }
 
     fn around(normal: f64, spread: f64, spread_at_most: f64) -> Self {
@@ -94,9 +111,7 @@ impl Reference {
     /// How many launches more must be enough than were not, before they count as enough: as many as two of a hundred fleets show whose
     /// launches reach so much less than is needed as would be noticed.
     pub(crate) fn lead(&self) -> usize {
-        let lucky = above(LOSS / self.spread);
-        let odds = lucky / (1.0 - lucky);
-        (1..MOST_LEAD).find(|it| odds.powf(as_f64(*it)) < BY_LUCK).unwrap_or(MOST_LEAD)
+        (1..MOST_LEAD).find(|it| is_sure(*it, self.spread)).unwrap_or(MOST_LEAD)
     }
 
     /// Whether a measurement clears its machines.
@@ -117,6 +132,36 @@ impl Reference {
     pub fn share(&self, rate: f64) -> f64 {
         rate / self.normal
     }
+}
+
+/// Whether these, of machines that nothing accuses, may scatter so far that even the largest lead of launches says nothing: by 25 % and
+/// more. All of them count: where most are slow and no part explains it, they are what healthy machines reach, or nothing is known.
+pub(crate) fn tell_nothing(rates: impl IntoIterator<Item = f64>) -> bool {
+    let rates = sorted(rates);
+    let Some(middle) = median(&rates) else { return false };
+    let mut far: Vec<f64> = rates.iter().map(|it| (it / middle - 1.0).abs()).collect();
+    far.sort_by(f64::total_cmp);
+    let at_most = 1.0 + STANDARD_ERROR / as_f64(rates.len()).sqrt();
+    median(&far).is_some_and(|it| !is_sure(MOST_LEAD, it * MAD * at_most))
+}
+
+/// Whether fewer than two of a hundred fleets that are too slow lead by so many launches by luck.
+fn is_sure(lead: usize, spread: f64) -> bool {
+    let lucky = above(LOSS / spread);
+    (lucky / (1.0 - lucky)).powf(as_f64(lead)) < BY_LUCK
+}
+
+/// The rate that a fifth of these exceed.
+fn fifth(sorted: &[f64]) -> Option<f64> {
+    let last = sorted.len().checked_sub(1)?;
+    sorted.get(last - last / 5).copied()
+}
+
+/// Those that are above zero, the lowest first.
+fn sorted(rates: impl IntoIterator<Item = f64>) -> Vec<f64> {
+    let mut rates: Vec<f64> = rates.into_iter().filter(|it| it.is_finite() && *it > 0.0).collect();
+    rates.sort_by(f64::total_cmp);
+    rates
 }
 
 /// Of sorted numbers.

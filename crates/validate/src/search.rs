@@ -26,6 +26,9 @@ impl Default for Limits {
 /// Measurements that tell how often pairs are slow by chance.
 const COUNTED: usize = 150;
 
+/// The share of measurements of healthy machines that is slow by scatter, from which on pairs are not asked about for ever.
+const OFTEN: f64 = 0.1;
+
 /// A search under way.
 #[derive(Debug, Clone)]
 pub struct Search {
@@ -97,7 +100,12 @@ impl Search {
         let asked = self.judgement.open.iter().any(question);
         let full = self.round < rounds::FULL;
         let done = self.round > 0 && !asked && (named || !full);
-        if done { None } else { self.pairs(full, self.limits.rounds) }
+        // Groups explain what is slow between them. Where healthy machines are slow by scatter, more rounds do not tell what is open inside.
+        let every = self.fleet.len() - 1 + self.fleet.len() % 2;
+        let scatter = self.judgement.reference.map_or(0.0, |it| it.slow_by_scatter());
+        let explained =
+            self.judgement.split.is_some() && scatter > OFTEN && self.round >= every + rounds::FULL;
+        if done || explained { None } else { self.pairs(full, self.limits.rounds) }
     }
 
     /// More pairs although every machine is cleared or accused: something else is slow.

@@ -287,3 +287,52 @@ fn every_nic_is_measured_where_there_is_time_for_it() {
         assert!(!run.validation().unwrap().scope().every_nic);
     }
 }
+
+/// A slow uplink between two halves of six machines: nine of fifteen pairs are slow, and measured again they must not become what is normal.
+#[test]
+fn two_halves_of_six_machines_are_no_go_and_stop_being_measured() {
+    let mut launches = 0;
+    for seed in 0..40 {
+        for noise in [1, 10] {
+            let spec = format!("nodes=6,leaf=3,tier=1:0.17,noise={noise}%,seed={seed}");
+            let (run, _) = journal(&spec, Links::Auto);
+            let split = run.validation().unwrap().split();
+            let sizes: Vec<usize> = split.iter().flat_map(|it| it.groups.iter().map(Vec::len)).collect();
+            assert_eq!((verdict(&run), &sizes[..]), (Verdict::NoGo, &[3, 3][..]), "{spec}");
+            // Pairs, however often they were measured.
+            assert_eq!(split.unwrap().across, 9, "{spec}");
+            launches += run.launches().len();
+        }
+    }
+    assert!(launches / 80 <= 15, "{launches}");
+}
+
+/// Four machines fail together once, or whenever they run.
+#[test]
+fn a_launch_of_four_that_failed_runs_again() {
+    for (times, then) in [(1, "scale all"), (2, "pairs")] {
+        let mut model = Model::new(Spec::read("nodes=12").unwrap());
+        let plan = plan(12, Links::Few);
+        let mut run = Run::new(plan.clone());
+        run.take(Line { elapsed_s: 1.0, entry: chosen(&plan, 0) });
+        let mut failed = 0;
+        while let Some(launch) = run.next() {
+            for mut entry in measured(&run, &launch, &mut model) {
+                if let Entry::Measured(it) = &mut entry
+                    && (it.stage.as_str(), it.hosts.len()) == ("scale", 4)
+                    && failed < times
+                {
+                    failed += 1;
+                    it.rate = None;
+                }
+                run.take(Line { elapsed_s: run.elapsed() + 0.1, entry });
+            }
+        }
+        let steps: Vec<&Step> = run.launches().iter().map(|it| &it.step).collect();
+        let four: Vec<&&Step> =
+            steps.iter().filter(|it| matches!(it, Step::Scale(it) if it.len() == 4)).collect();
+        assert!(four.len() == 2 && four[0] == four[1], "{steps:?}");
+        let names: Vec<&str> = steps.iter().map(|it| it.name()).collect();
+        assert!(names.join(" ").starts_with(&format!("local smoke scale scale {then}")), "{names:?}");
+    }
+}

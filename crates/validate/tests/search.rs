@@ -502,3 +502,34 @@ fn a_machine_that_was_as_slow_with_another_is_not_a_link() {
     let it = judge(&fleet, &samples);
     assert_eq!(it.findings.iter().map(|it| it.culprit).collect::<Vec<_>>(), [Culprit::Link(pair)]);
 }
+
+/// Pairs of 1 to 800 GB/s: three launches of all that were enough by luck say nothing about such a fleet.
+#[test]
+fn a_fleet_that_scatters_so_far_that_nothing_tells_is_not_go() {
+    let mut go = 0;
+    for seed in 0..60 {
+        let it = run(&format!("nodes=16,noise=50%,slow=node005:0.6,seed={seed}"));
+        assert_ne!(it.verdict(), Verdict::Go, "{seed}");
+        go += usize::from(run(&format!("nodes=16,noise=50%,seed={seed}")).verdict() == Verdict::Go);
+    }
+    assert!(go <= 3, "{go}");
+}
+
+/// The uplink of a switch takes nobody out; a slow machine inside or outside of it does.
+#[test]
+fn a_slow_switch_takes_no_machine_out() {
+    for seed in 1..=10 {
+        for bad in [3, 20] {
+            for nodes in [32, 48] {
+                let it = run(&format!(
+                    "nodes={nodes},leaf=16,tier=1:0.6,slow=node{bad:03}:0.7,noise=1%,seed={seed}"
+                ));
+                let out: Vec<Host> = (0..nodes).map(Host).filter(|host| !it.rest().contains(host)).collect();
+                assert_eq!((it.verdict(), out), (Verdict::NoGo, vec![Host(bad)]), "{nodes} {bad} {seed}");
+                // The others are proof without the machines of that switch.
+                assert!(it.without().rate().is_some() && !it.outside().contains(&Host(bad)));
+                assert_eq!(named(&it).iter().filter(|it| matches!(it.1, Culprit::Group(_))).count(), 1);
+            }
+        }
+    }
+}

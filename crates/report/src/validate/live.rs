@@ -1,5 +1,7 @@
 //! A validation of real machines: the verdict of each stage, who is not fit and why, and what to do next.
 
+use std::collections::BTreeSet;
+
 use ::validate::live::{Asked, Engine, Launch as Launched, Links, Plan, Run};
 use ::validate::{Class, Culprit, Fleet, Host, Step, Usual, Validation, Verdict};
 
@@ -644,11 +646,13 @@ fn pairs(run: &Run, own: &[&Launched], failures: &[Failure]) -> Stage {
     let shares = || samples.iter().filter_map(|it| it.resent).map(|[one, other]| one.max(other));
     let lossy = Usual::of(shares()).map_or(0, |usual| shares().filter(|it| usual.is_lossy(*it)).count());
     let lossy = if lossy == 0 { String::new() } else { format!(", {lossy} with lost packets") };
-    let text = format!(
-        "{} in {}{normal}; {slow} slow{failed}{lossy}",
-        counted(samples.len(), "pair"),
-        counted(rounds, "round")
-    );
+    let different = samples.iter().map(|it| it.pair).collect::<BTreeSet<_>>().len();
+    let measured = if different < samples.len() {
+        format!("{} of {}", counted(samples.len(), "measurement"), counted(different, "pair"))
+    } else {
+        counted(different, "pair")
+    };
+    let text = format!("{measured} in {}{normal}; {slow} slow{failed}{lossy}", counted(rounds, "round"));
     stage(5, "localise", verdict, text)
 }
 

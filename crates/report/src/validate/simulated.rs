@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use ::validate::simulate::{Model, Spec};
 use ::validate::{
-    Answer, Culprit, Finding, Fleet, Limits, Pair, Question, Rates, Reference, Sample, Step, Validation,
-    Verdict,
+    Answer, Culprit, Finding, Fleet, Host, Limits, Pair, Question, Rates, Reference, Sample, Step,
+    Validation, Verdict,
 };
 
 use super::{
@@ -82,18 +82,20 @@ pub(super) fn headline(
                 return format!("NO-GO: {}", super::live::split(fleet, &it).sentence());
             }
             let tiers: Vec<&Accused> = findings.iter().filter(|it| it.class == "tier").collect();
+            let switches: Vec<String> = tiers.iter().map(|it| slow_switch(fleet, it)).collect();
             if !tiers.is_empty() && tiers.len() == findings.len() {
-                let switches: Vec<String> = tiers
-                    .iter()
-                    .map(|it| format!("the switch of {} is slow to the outside", compact(&it.hosts)))
-                    .collect();
                 return format!("NO-GO: {}; no machine is to be taken out", switches.join(", "));
             }
+            let out = [vec![format!("take out {}", out_list(&out))], switches].concat().join("; ");
+            let others = match tiers.len() {
+                0 => "the others".to_owned(),
+                _ => format!("{} of the others", validation.outside().len()),
+            };
             let proof = match validation.without().rate() {
-                Some(rate) => format!("; the others reach {} together", bandwidth(rate)),
+                Some(rate) => format!("; {others} reach {} together", bandwidth(rate)),
                 None => String::new(),
             };
-            format!("NO-GO: take out {}{proof}", out_list(&out))
+            format!("NO-GO: {out}{proof}")
         }
         Verdict::Inconclusive if findings.is_empty() => format!("INCONCLUSIVE: {}", unexplained(validation)),
         Verdict::Inconclusive => {
@@ -104,11 +106,28 @@ pub(super) fn headline(
     }
 }
 
+/// Which uplink is slow; where there are two switches, pairs across do not tell which of the two it is.
+fn slow_switch(fleet: &Fleet, tier: &Accused) -> String {
+    match beside(fleet, &tier.hosts) {
+        Some(other) => format!("the way between {} and {} is slow", compact(&tier.hosts), compact(&other)),
+        None => format!("the switch of {} is slow to the outside", compact(&tier.hosts)),
+    }
+}
+
+/// The machines of the other switch, where there are two.
+fn beside(fleet: &Fleet, switch: &[String]) -> Option<Vec<String>> {
+    let others: Vec<Host> =
+        fleet.hosts().filter(|it| !switch.iter().any(|own| own == fleet.name(*it))).collect();
+    let group = fleet.group(*others.first()?);
+    let one = others.iter().all(|it| fleet.group(*it) == group);
+    one.then(|| others.into_iter().map(|it| fleet.name(it).to_owned()).collect())
+}
+
 /// What was seen, where no part explains it.
 fn unexplained(validation: &Validation) -> String {
     let fleet = validation.search().fleet();
     let samples = validation.search().samples();
-    let reference = Reference::of(samples.iter().filter_map(|it| it.rate).map(|it| it.0));
+    let reference = Reference::of_pairs(samples);
     let mut slow: BTreeMap<Pair, (usize, usize)> = BTreeMap::new();
     let fails = |pair: &Pair| samples.iter().all(|it| it.pair != *pair || it.rate.is_none());
     for it in samples {
@@ -125,6 +144,15 @@ fn unexplained(validation: &Validation) -> String {
         (true, false) => (if one { "is " } else { "are " }, "slow or failed"),
         (false, false) => (if one { "is " } else { "are " }, "slow"),
     };
+    let enough =
+        validation.all().rate().zip(validation.needed()).is_some_and(|(rate, needed)| rate >= needed);
+    if enough && validation.failed_together() == 0 && validation.scatters() {
+        let rates = || samples.iter().filter_map(|it| it.rate).map(|it| it.0);
+        let range = rates().reduce(f64::min).zip(rates().reduce(f64::max));
+        let pairs =
+            range.map(|(low, high)| format!(": pairs reach {} to {}", bandwidth(low), bandwidth(high)));
+        return format!("the measurements scatter too much to tell{}", pairs.unwrap_or_default());
+    }
     let every = reference.zip(validation.needed()).filter(|(known, needed)| known.normal < *needed);
     let what = if validation.failed_together() > 0 {
         "a launch of all machines failed"
@@ -132,7 +160,7 @@ fn unexplained(validation: &Validation) -> String {
         "a launch of all machines was too slow"
     } else if validation.keeps_losing() {
         "one machine sends far more again than the others in most launches of all"
-    } else if validation.all().rate().zip(validation.needed()).is_some_and(|(rate, needed)| rate >= needed) {
+    } else if enough {
         "the measurements scatter too much to tell"
     } else {
         "all together are too slow"
@@ -196,8 +224,7 @@ pub(super) fn open(
     samples: &[Sample],
     split: Option<&::validate::Split>,
 ) -> Vec<String> {
-    let group =
-        |host: ::validate::Host| split.and_then(|it| it.groups.iter().position(|it| it.contains(&host)));
+    let group = |host: Host| split.and_then(|it| it.groups.iter().position(|it| it.contains(&host)));
     let explained = |question: &&Question| match question {
         Question::Host(host) => group(*host).is_some(),
         Question::Pair(pair) => {
@@ -306,6 +333,15 @@ pub(super) fn accused(fleet: &Fleet, finding: &Finding, tests: Vec<String>) -> A
             format!("switch {group}: {} of what is normal across it, normal inside", percent(finding.share))
         }
     };
+    let remark = match finding.culprit {
+        Culprit::Group(_) if beside(fleet, &hosts).is_some() => {
+            Some("there are two switches: pairs across do not tell which of the two uplinks is slow")
+        }
+        _ if !finding.class_is_sure() && !failed => {
+            Some("too few measurements to tell a machine that is always slow from one that is slow at times")
+        }
+        _ => None,
+    };
     Accused {
         class: class(finding.class),
         hosts,
@@ -319,10 +355,7 @@ pub(super) fn accused(fleet: &Fleet, finding: &Finding, tests: Vec<String>) -> A
         chance: finding.chance,
         tests,
         text: what,
-        remark: (!finding.class_is_sure() && !failed).then(|| {
-            "too few measurements to tell a machine that is always slow from one that is slow at times"
-                .to_owned()
-        }),
+        remark: remark.map(str::to_owned),
         loss,
         action: action(finding.class, failed, loss.is_some()).to_owned(),
     }

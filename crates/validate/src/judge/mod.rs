@@ -90,7 +90,7 @@ pub struct Split {
     pub groups: Vec<Vec<Host>>,
     /// The median across groups as a part of what is normal inside.
     pub share: f64,
-    /// Measurements across groups.
+    /// Pairs across groups that were measured, however often.
     pub across: usize,
 }
 
@@ -151,8 +151,7 @@ pub(crate) const TELLS_CLASS: usize = 5;
 
 /// Finds the smallest set of machines, links and switches that explains what was slow.
 pub fn judge(fleet: &Fleet, samples: &[Sample]) -> Judgement {
-    let reference = Reference::of(samples.iter().filter_map(|it| it.rate).map(|it| it.0));
-    let Some(reference) = reference else {
+    let Some(reference) = Reference::of_pairs(samples) else {
         return Judgement {
             reference: None,
             findings: Vec::new(),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::votes::{Vote, Votes};
 use super::{ALWAYS, Analysis, CHANCE, Class, Culprit, Finding, SEVERAL, Split};
 use crate::chance::{Counted, as_f64};
-use crate::fleet::Host;
+use crate::fleet::{Host, Pair};
 use crate::reference::median;
 
 impl Analysis<'_> {
@@ -66,6 +66,7 @@ impl Analysis<'_> {
         }
         let place = |host: Host| groups.iter().position(|it| it.contains(&host));
         let mut shares: Vec<f64> = Vec::new();
+        let mut across: BTreeSet<Pair> = BTreeSet::new();
         let mut between: BTreeMap<[usize; 2], (usize, usize)> = BTreeMap::new();
         let mut inside = (0, 0);
         for vote in votes.all() {
@@ -75,6 +76,7 @@ impl Analysis<'_> {
                 &mut inside
             } else {
                 shares.push(vote.share.unwrap_or(0.0));
+                across.insert(vote.pair);
                 between.entry([one.min(other), one.max(other)]).or_default()
             };
             count.0 += usize::from(vote.slow);
@@ -95,6 +97,6 @@ impl Analysis<'_> {
             return None;
         }
         shares.sort_by(f64::total_cmp);
-        Some(Split { share: median(&shares)?, across: shares.len(), groups })
+        Some(Split { share: median(&shares)?, across: across.len(), groups })
     }
 }

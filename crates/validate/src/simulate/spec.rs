@@ -88,6 +88,17 @@ const KEYS: [&str; 18] = [
     "dead",
     "seed",
 ];
+/// How the faults are written.
+const FORMS: [(&str, &str); 8] = [
+    ("slow", "slow=MACHINE:SHARE"),
+    ("local", "local=MACHINE:SHARE"),
+    ("flaky", "flaky=MACHINE:SHARE:HOW-OFTEN"),
+    ("link", "link=MACHINE-MACHINE:SHARE"),
+    ("nic", "nic=MACHINE:NIC:SHARE"),
+    ("tier", "tier=SWITCH:SHARE"),
+    ("loss", "loss=MACHINE:SHARE"),
+    ("dead", "dead=MACHINE"),
+];
 /// More than the largest clusters have.
 const MOST_NODES: usize = 20_000;
 /// From this Jaro similarity on, a key is taken for a typing error of another.
@@ -98,6 +109,7 @@ impl Spec {
     pub fn read(text: &str) -> Result<Self, String> {
         let mut spec = Self::default();
         let mut faults = Vec::new();
+        let mut given: Vec<&str> = Vec::new();
         if text.trim().is_empty() {
             return Err(format!(
                 "needs a fleet, for example nodes=100,slow=node037:0.8; the keys are {}",
@@ -108,7 +120,14 @@ impl Spec {
             let (key, value) =
                 part.split_once('=').ok_or_else(|| format!("`{part}`: a key, `=` and a value are needed"))?;
             let wrong = |what: &str| format!("`{part}`: {what}");
-            match key.trim() {
+            let key = key.trim();
+            if KEYS.contains(&key) && !FORMS.iter().any(|it| it.0 == key) {
+                if given.contains(&key) {
+                    return Err(wrong(&format!("`{key}` is given twice")));
+                }
+                given.push(key);
+            }
+            match key {
                 "nodes" => spec.nodes = count(value, 2, MOST_NODES).map_err(|it| wrong(&it))?,
                 "nics" => spec.nics = count(value, 1, 64).map_err(|it| wrong(&it))?,
                 "leaf" => spec.leaf = count(value, 2, MOST_NODES).map_err(|it| wrong(&it))?,
@@ -135,6 +154,10 @@ impl Spec {
         let mut parts = value.split(':');
         let first = parts.next().unwrap_or_default();
         let rest: Vec<&str> = parts.collect();
+        let form = FORMS.iter().find(|it| it.0 == key).map_or("", |it| it.1);
+        if let Some(more) = rest.get(form.matches(':').count()..).filter(|it| !it.is_empty()) {
+            return Err(format!("`:{}` is too much; the form is {form}", more.join(":")));
+        }
         let share = |at: usize| {
             number(rest.get(at).ok_or("a share after `:` is missing, as in node003:0.8")?, 0.0, 1.0)
         };
@@ -272,6 +295,11 @@ mod tests {
             ("tier=0:0.5", "leaf"),
             ("noise=9", "from 0 to 0.5"),
             ("slow", "`=`"),
+            ("slow=node1:0.8:3", "`slow=node1:0.8:3`: `:3` is too much; the form is slow=MACHINE:SHARE"),
+            ("dead=node1:0.8", "`:0.8` is too much; the form is dead=MACHINE"),
+            ("flaky=1:0.6:50%:2:3", "`:2:3` is too much"),
+            ("nodes=8,nodes=9", "`nodes=9`: `nodes` is given twice"),
+            ("seed=1,nodes=8,seed=1", "`seed=1`: `seed` is given twice"),
             ("", "the keys are nodes, rate"),
             ("nodes=16,fail=node001", "did you mean `dead`"),
             ("quux=1", "the keys are nodes, rate"),

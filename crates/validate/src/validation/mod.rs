@@ -18,7 +18,8 @@ pub struct Validation {
     expected: Expected,
     scope: Scope,
     search: Search,
-    scaled: Vec<Measured>,
+    /// Launches of 4, 8, 16, ... machines; one that fails runs again, and what it reaches then counts.
+    scaled: Vec<Repeated>,
     local: Option<Vec<Option<f64>>>,
     /// All that each machine reached by itself.
     local_rates: Vec<Vec<f64>>,
@@ -144,7 +145,7 @@ impl Validation {
             return Some(Step::Scale(hosts));
         }
         // A launch of a few that failed would fail with all too, and hang for longer.
-        if !self.all.ran() && fleet.len() > 1 && !self.scaled.contains(&Measured::Failed) {
+        if !self.all.ran() && fleet.len() > 1 && !self.is_stopped() {
             return Some(Step::All(fit));
         }
         // What is slow at times is missed by one launch. Pairs are as good as further launches of all.
@@ -176,7 +177,7 @@ impl Validation {
         if (low || uneven) && self.scope.nics && !suspects.is_empty() {
             return Some(Step::Nics(suspects));
         }
-        let rest = self.rest();
+        let rest = self.outside();
         if rest.len() < 2 {
             return None;
         }
@@ -209,12 +210,20 @@ impl Validation {
 
     /// The next 4, 8, 16, ... of the machines that are fit by themselves.
     fn scale(&self) -> Option<Vec<Host>> {
-        if !self.scope.scale || self.all.ran() || self.scaled.contains(&Measured::Failed) {
+        if !self.scope.scale || self.all.ran() || self.is_stopped() {
             return None;
+        }
+        if let Some(last) = self.scaled.last().filter(|it| !it.ended()) {
+            return Some(last.hosts.clone());
         }
         let fit = self.fit();
         let many = 4_usize.checked_shl(u32::try_from(self.scaled.len()).ok()?)?;
         (many < fit.len()).then(|| fit[..many].to_vec())
+    }
+
+    /// Whether a launch of 4, 8, 16, ... machines failed twice: more of them would fail too.
+    fn is_stopped(&self) -> bool {
+        self.scaled.last().is_some_and(|it| it.rates.len() > 1 && !it.ended())
     }
 
     /// The next round in which all machines are paired, whatever was found so far: none when it has been made. The first one measures
@@ -246,6 +255,10 @@ impl Validation {
     /// Whether there is something to explain.
     fn is_low(&self) -> bool {
         if self.loses_together() {
+            return true;
+        }
+        // Few pairs may lie far apart by luck.
+        if self.scatters() && self.search.rounds() < FULL {
             return true;
         }
         if self.wavers() && self.all_launches.is_decided() && self.search.rounds() < FULL {
@@ -321,12 +334,13 @@ impl Validation {
         // A launch that failed once may fail again in the middle of a training, and one that was slow may be slow again.
         let sound = self.failed_together() == 0 && !self.contradicts() && !self.keeps_losing();
         let answered = answered && asked && sound && (fleet_of_one || self.leads(&self.all_launches));
-        if whole && alone && findings.is_empty() && !split && answered && self.sweep_is_done() {
+        let clean = findings.is_empty() && !split && !self.scatters();
+        if whole && alone && clean && answered && self.sweep_is_done() {
             return Verdict::Go;
         }
         let proven = match self.without() {
             Measured::Rate(_) if !self.leads(self.known()) => false,
-            Measured::Not => self.rest().len() < 2 || (whole && self.rest() == self.all_launches.hosts),
+            Measured::Not => self.outside().len() < 2 || (whole && self.outside() == self.all_launches.hosts),
             measured => self.enough(measured),
         };
         // No machine is to be taken out for a split: nothing is left to prove.
@@ -343,14 +357,14 @@ impl Validation {
         self.search.fleet().hosts().filter(|it| !bad.contains(&Culprit::Host(*it))).collect()
     }
 
-    /// Who remains when the accused are taken out; of a slow link one end.
+    /// Who remains when the accused are taken out; of a slow link one end. A slow switch takes nobody out.
     pub fn rest(&self) -> Vec<Host> {
         let fleet = self.search.fleet();
         let mut out: Vec<Host> = Vec::new();
         let findings = self.findings();
         for finding in &findings {
             match finding.culprit {
-                Culprit::Link(_) => {}
+                Culprit::Link(_) | Culprit::Group(_) => {}
                 culprit => out.extend(hosts_of(fleet, culprit)),
             }
         }
@@ -370,6 +384,21 @@ impl Validation {
             out.push(host);
         }
         fleet.hosts().filter(|it| !out.contains(it)).collect()
+    }
+
+    /// Who runs together as proof: those that remain, but for machines of slow switches, whose uplinks would slow down all.
+    pub fn outside(&self) -> Vec<Host> {
+        let fleet = self.search.fleet();
+        let slow: Vec<usize> = self
+            .findings()
+            .iter()
+            .filter_map(|it| match it.culprit {
+                Culprit::Group(group) => Some(group),
+                _ => None,
+            })
+            .collect();
+        let in_slow = |host: &Host| fleet.group(*host).is_some_and(|it| slow.contains(&it));
+        self.rest().into_iter().filter(|it| !in_slow(it)).collect()
     }
 }
 

@@ -4,7 +4,7 @@ use super::Validation;
 use crate::alone::{local, scatter};
 use crate::fleet::{Host, Pair};
 use crate::judge::Culprit;
-use crate::measured::Measured;
+use crate::measured::{Measured, Repeated};
 use crate::step::{Answer, Rates, Step};
 
 impl Validation {
@@ -15,7 +15,7 @@ impl Validation {
         match (step, rates) {
             (Step::Local(hosts), Rates::Each(rates)) => self.alone(hosts, rates),
             (Step::Smoke(_), Rates::One(rate)) => self.smoke = Measured::of(rate),
-            (Step::Scale(_), Rates::One(rate)) => self.scaled.push(Measured::of(rate)),
+            (Step::Scale(hosts), Rates::One(rate)) => self.scale_reached(hosts, rate),
             (Step::All(hosts), Rates::One(rate)) => {
                 if self.all_launches.hosts != *hosts {
                     self.all_resent.clear();
@@ -36,7 +36,7 @@ impl Validation {
             // An answer to another question: the launch failed.
             (Step::Local(hosts), _) => self.alone(hosts, vec![None; hosts.len()]),
             (Step::Smoke(_), _) => self.smoke = Measured::Failed,
-            (Step::Scale(_), _) => self.scaled.push(Measured::Failed),
+            (Step::Scale(hosts), _) => self.scale_reached(hosts, None),
             (Step::All(hosts), _) => self.all = self.all_launches.add(hosts, None),
             (Step::Without(hosts), _) => self.without = self.without_launches.add(hosts, None),
             (Step::Pairs(pairs), _) => self.search.record(pairs, |_| None, |_| None),
@@ -44,6 +44,16 @@ impl Validation {
                 self.nics_of.extend(pairs.iter().flat_map(|it| it.hosts()));
                 self.search.record(pairs, |_| None, |_| None);
             }
+        }
+    }
+
+    /// One launch of 4, 8, 16, ... machines, or the same again.
+    fn scale_reached(&mut self, hosts: &[Host], rate: Option<f64>) {
+        if self.scaled.last().is_none_or(|it| it.hosts != hosts) {
+            self.scaled.push(Repeated::default());
+        }
+        if let Some(last) = self.scaled.last_mut() {
+            last.add(hosts, rate);
         }
     }
 

@@ -5,7 +5,7 @@ use crate::chance::{Counted, as_f64};
 use crate::fleet::{Host, Pair};
 use crate::measured::{CLOSE, Measured, Repeated};
 use crate::nics;
-use crate::reference::Reference;
+use crate::reference::{self, Reference};
 use crate::resent::Usual;
 use crate::rounds::FULL;
 
@@ -31,7 +31,7 @@ impl Validation {
     /// What the rest reached without those that are accused.
     pub fn without(&self) -> Measured {
         let known = self.known();
-        let rest = self.rest();
+        let rest = self.outside();
         match known.hosts == rest && rest.len() < self.search.fleet().len() {
             true if self.without.ran() => self.without,
             true => self.all,
@@ -64,6 +64,14 @@ impl Validation {
     pub(super) fn is_noisy(&self) -> bool {
         let Some(reference) = self.search.judgement().reference else { return false };
         reference.spread > QUIET || self.dips(&reference)
+    }
+
+    /// Whether pairs scatter so far, and nothing explains it, that neither they nor launches of all tell a fleet that is too slow from one
+    /// that is not.
+    pub fn scatters(&self) -> bool {
+        let explained = || !self.findings().is_empty() || self.split().is_some();
+        let rates = self.search.samples().iter().filter_map(|it| it.rate);
+        reference::tell_nothing(rates.map(|it| it.0)) && !explained()
     }
 
     /// Whether several pairs were slow that no one machine explains.
@@ -167,8 +175,7 @@ impl Validation {
         if self.search.fleet().len() < 3 {
             return None;
         }
-        let rates = self.search.samples().iter().filter_map(|it| it.rate).map(|it| it.0);
-        Reference::of(rates).map(|it| it.normal * OF_PAIRS)
+        Reference::of_pairs(self.search.samples()).map(|it| it.normal * OF_PAIRS)
     }
 
     pub(super) fn enough(&self, measured: Measured) -> bool {
