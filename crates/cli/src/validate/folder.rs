@@ -7,6 +7,7 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use ::validate::live::{Entry, Line, Plan, Run, SCHEMA};
@@ -14,6 +15,9 @@ use ::validate::live::{Entry, Line, Plan, Run, SCHEMA};
 const JOURNAL: &str = "journal.jsonl";
 /// The longest journal that is read: a thousand machines and hundreds of rounds are less than a tenth of it.
 const LONGEST: u64 = 1 << 30;
+
+/// How long the lock of a plumb that was killed may outlast it: a program that it was just starting has the file open until it runs.
+const RELEASED: Duration = Duration::from_secs(5);
 
 /// A results folder that is being written.
 pub(crate) struct Journal {
@@ -130,13 +134,13 @@ impl Journal {
     }
 
     fn locked(path: &Path, file: File) -> Result<Self, String> {
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
+        let until = Instant::now() + RELEASED;
+        // Where the file system has no locks, nothing is locked.
+        while let Err(TryLockError::WouldBlock) = file.try_lock() {
+            if Instant::now() > until {
                 return Err(format!("{}: another plumb writes to this folder", path.display()));
             }
-            // A file system without locks.
-            Err(TryLockError::Error(_)) => {}
+            thread::sleep(Duration::from_millis(20));
         }
         let (started, before) = (Instant::now(), Duration::ZERO);
         Ok(Self { path: path.to_owned(), file, started, before, written: Ok(()) })
