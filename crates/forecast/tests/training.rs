@@ -289,6 +289,23 @@ fn measured_memory_is_met_and_none_that_was_exceeded_fits() {
     assert!(tight > 0 && tight < 10, "{tight}");
 }
 
+/// Megatron's buffer of gradients has the precision in which they are reduced.
+#[test]
+fn gradients_that_are_reduced_in_16_bits_take_half_the_memory() {
+    let of = |dtype: &str| {
+        let text = format!(
+            "[model]\nname = 'llama-3-8b'\n[cluster]\ninstance = 'p5.48xlarge'\nnodes = 4\n[run]\ntp = 2\nzero = 1\noverlap = false\nseq = 4096\nglobal_batch = 64\n{dtype}"
+        );
+        step(&Job::read(&text).unwrap())
+    };
+    let (half, whole, silent) = (of("reduce_dtype = 'bf16'"), of("reduce_dtype = 'fp32'"), of(""));
+    let [a, b, c] = [&half, &whole, &silent].map(|it| it.memory.gradients.0);
+    assert!((b / a - 2.0).abs() < 1e-9);
+    assert!(half.time.0 < whole.time.0);
+    // What is not known takes room for FP32.
+    assert!((c - b).abs() < 1e-9 && silent.time.0 < whole.time.0);
+}
+
 #[test]
 fn models_of_transformers_are_met() {
     let (times, memory) = training::page::predicted_passes(&Calibration::published());

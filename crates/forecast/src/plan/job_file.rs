@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn the_file_is_read_again_as_the_same_job() {
         let text = "[model]\nname = 'llama-3-8b'\nlayers = 16\n[cluster]\ngpu = 'A100-80GB'\ngpus_per_node = 8\nnodes = 4\n\
-                    inter = { kind = 'infiniband', nics = 8, gbps = 200 }\n[run]\nglobal_batch = 256\ntp = 2\nsteps = 7\nomp_threads = 3\n";
+                    inter = { kind = 'infiniband', nics = 8, gbps = 200 }\n[run]\nglobal_batch = 256\ntp = 2\nsteps = 7\nomp_threads = 3\nreduce_dtype = 'fp32'\n";
         let file = JobFile::read(text).unwrap();
         assert!(file.has_layout() && file.sequence_parallel().is_none() && file.instance().is_none());
         let mut job = Job::read(text).unwrap();

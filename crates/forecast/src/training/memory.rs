@@ -210,6 +210,7 @@ impl State {
             // Megatron-DeepSpeed's FP16 optimizer adds up in 16 bits, its BF16 optimizer keeps both.
             (Framework::Megatron, Precision::Fp16) if run.is_megatron_deepspeed() => 2.0,
             _ if run.adds_apart() => 6.0,
+            _ if run.sums_in_half() => 2.0,
             _ => 4.0,
         };
         let gradients = if run.keeps_gathered() { gradients } else { gradients / part(2) };

@@ -296,6 +296,13 @@ impl Run {
                 "assumed: CUDA_LAUNCH_BLOCKING=1, as published runs of {like} had; `launch_blocking = false` without it"
             ));
         }
+        let silent = self.reduces_half.is_none() && self.precision != Precision::Fp16;
+        if self.framework == Framework::Megatron && silent && !self.is_megatron_deepspeed() {
+            notes.push(
+                "assumed: gradients sent in 16 bits, as NVIDIA's recipes do, from a buffer that has room for FP32; `reduce_dtype = \"fp32\"` is Megatron-LM's own default"
+                    .to_owned(),
+            );
+        }
         notes
     }
 
@@ -346,7 +353,8 @@ impl Run {
                 Precision::Fp16 => (2.0 + 2.0 * 2.0, 0.0),
                 Precision::Bf16 | Precision::Fp8 => (2.0 + 2.0 * 4.0, 0.0),
             },
-            // The product itself reads the sum and writes it in FP32, not 16 bits.
+            // The product itself reads the sum and writes it in FP32, not 16 bits. NVIDIA's recipes keep sums of 16 bits, and their runs
+            // are met better with this too.
             Framework::Megatron => (0.0, 2.0 * 4.0 - 2.0),
             // Copied to the buffer that is reduced.
             Framework::DeepSpeed | Framework::Fsdp | Framework::Ddp => (2.0 * 2.0, 0.0),
@@ -354,9 +362,19 @@ impl Run {
         Added { apart, beside }
     }
 
-    /// Bytes in which gradients are sent: Megatron and `DeepSpeed` send 16 bits, also where they add up in FP32; PyTorch sends FP32
+    /// Whether Megatron adds up gradients in 16 bits: its buffer has the precision in which it reduces them (Megatron-Core,
+    /// `param_and_grad_buffer.py`, `group_params_for_buffers`). Where that is not known, as much memory is taken as FP32 needs.
+    pub(crate) fn sums_in_half(&self) -> bool {
+        self.framework == Framework::Megatron
+            && !self.is_early_megatron()
+            && !self.is_megatron_deepspeed()
+            && self.reduces_half == Some(true)
+    }
+
+    /// Bytes in which gradients are sent. `DeepSpeed` sends 16 bits, and so does Megatron in NVIDIA's published runs (NeMo's
+    /// `grad_reduce_in_fp32=False`), while Megatron-LM's options for BF16 mean FP32 unless they say otherwise; PyTorch sends FP32
     /// unless it is told otherwise, as accelerate does.
-    pub(crate) fn gradient_bytes(&self) -> f64 {
+    pub fn gradient_bytes(&self) -> f64 {
         if let Some(half) = self.reduces_half {
             return if half { 2.0 } else { 4.0 };
         }

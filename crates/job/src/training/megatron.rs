@@ -50,7 +50,6 @@ static NOT_MODELLED: &[&str] = &[
     "exp_avg_dtype",
     "main_grads_dtype",
     "main_params_dtype",
-    "grad_reduce_in_bf16",
     "window_size",
     "cpu_offloading",
     "fine_grained_activation_offloading",
@@ -317,6 +316,20 @@ fn sharding(options: &Options, place: &Place, draft: &mut Draft) {
     }
 }
 
+/// In which precision gradients are reduced: with BF16, Megatron-LM turns FP32 on unless it is told otherwise. `DeepSpeed` has its own way.
+fn reduction(options: &Options, draft: &mut Draft) {
+    let on = |name: &str| options.get(&[name]).filter(|it| it.is_on());
+    let sums = options.get(&["main_grads_dtype"]).filter(|it| it.text() != "fp32");
+    let half = on("grad_reduce_in_bf16").or(sums).filter(|_| on("bf16").is_some());
+    if let Some(it) = half {
+        draft.state("run.reduce_dtype", "bf16", &it.called, &it.place);
+    } else if let Some(it) = on("accumulate_allreduce_grads_in_fp32") {
+        draft.state("run.reduce_dtype", "fp32", &it.called, &it.place);
+    } else if let Some(it) = on("bf16").filter(|_| !options.on(&["deepspeed"])) {
+        draft.set("run.reduce_dtype", "fp32", &it.called, &it.place, Weight::Follows);
+    }
+}
+
 fn run(options: &Options, place: &Place, draft: &mut Draft) {
     let fp8 = options.get(&["fp8_format", "fp8_hybrid", "fp8_e4m3", "fp8"]).filter(|it| it.is_on());
     let half = options.get(&["bf16", "fp16"]).filter(|it| it.is_on());
@@ -325,6 +338,7 @@ fn run(options: &Options, place: &Place, draft: &mut Draft) {
     } else if let Some(half) = half {
         draft.state("run.precision", half.name.as_str(), &half.called, &half.place);
     }
+    reduction(options, draft);
     let granularity = options.get(&["recompute_granularity"]);
     let old = options.get(&["checkpoint_activations"]).filter(|it| it.is_on());
     let (recompute, at) = match granularity.map(Setting::text) {

@@ -237,10 +237,27 @@ fn a_script_of_megatron_is_read_whole() {
     assert_eq!(
         *run,
         json!({"framework": "megatron", "tp": 8, "pp": 2, "vpp": 4, "zero": 1, "seq": 8192, "micro_batch": 1, "global_batch": 128,
-            "precision": "bf16", "recompute": "selective", "sequence_parallel": true, "flash_attention": true, "overlap": true, "steps": 100})
+            "precision": "bf16", "recompute": "selective", "sequence_parallel": true, "flash_attention": true, "overlap": true, "reduce_dtype": "fp32", "steps": 100})
     );
     assert_eq!(done.job["cluster"], json!({"instance": "p5.48xlarge", "nodes": 4}));
     assert_eq!(done.notes, ["not modelled: --tp-comm-overlap"]);
+}
+
+/// With BF16 Megatron-LM reduces gradients in FP32 unless it is told otherwise; with FP16 it does not.
+#[test]
+fn megatron_reduces_bf16_gradients_in_fp32() {
+    let of = |precision: &str| {
+        let script = MEGATRON.replace("--bf16", precision);
+        let done = job_with(&[], &[("train.sh", &script)], &[("cluster.instance", json!("p5.48xlarge"))]);
+        done.unwrap().job["run"]["reduce_dtype"].clone()
+    };
+    assert_eq!(of("--bf16"), json!("fp32"));
+    assert_eq!(of("--bf16 --fp8-format hybrid"), json!("fp32"));
+    assert_eq!(of("--bf16 --grad-reduce-in-bf16"), json!("bf16"));
+    assert_eq!(of("--bf16 --main-grads-dtype bf16"), json!("bf16"));
+    assert_eq!(of("--bf16 --main-grads-dtype fp32"), json!("fp32"));
+    assert_eq!(of("--fp16"), Value::Null);
+    assert_eq!(of("--fp16 --accumulate-allreduce-grads-in-fp32"), json!("fp32"));
 }
 
 #[test]

@@ -256,6 +256,10 @@ fn megatron(job: &Job) -> Vec<String> {
         Precision::Fp8 => &["--bf16", "--fp8-format", "hybrid"],
     };
     words.extend(precision.iter().map(|it| (*it).to_owned()));
+    if run.precision != Precision::Fp16 && run.gradient_bytes() < 4.0 {
+        // Without it, BF16 means that gradients are reduced in FP32.
+        words.push("--grad-reduce-in-bf16".to_owned());
+    }
     words.push("--attention-backend".to_owned());
     words.push(if run.flash_attention { "auto" } else { "unfused" }.to_owned());
     words
