@@ -313,6 +313,7 @@ fn the_json_is_as_its_schema_says() {
     for arguments in [
         &["--simulate", "nodes=24,nic=node003:2:0.1"][..],
         &["--simulate", "nodes=64,leaf=16,tier=1:0.6,dead=node060"],
+        &["--simulate", "nodes=24,rail=2:0.5"],
         &["--simulate", "nodes=3"],
         &["--replay", &path],
     ] {

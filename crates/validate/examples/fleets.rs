@@ -34,7 +34,7 @@ fn next(state: &mut u64) -> f64 {
     ((*state >> 33) as f64) / f64::from(1_u32 << 31)
 }
 
-const KINDS: [&str; 28] = [
+const KINDS: [&str; 29] = [
     "quiet, healthy",
     "quiet, one slow of 100",
     "quiet, one slow",
@@ -44,6 +44,7 @@ const KINDS: [&str; 28] = [
     "quiet, one NIC",
     "quiet, one NIC at half rate",
     "quiet, one of 32 NICs at half rate",
+    "quiet, one rail",
     "quiet, one link of 8 to 16",
     "quiet, one link of 17 to 100",
     "quiet, one loses packets",
@@ -136,6 +137,11 @@ fn fleet(kind: &str, number: u64) -> (Spec, Vec<Culprit>) {
             let nic = (next(&mut state) * spec.nics as f64) as usize;
             spec.nic.push((it, nic, if fault == "one NIC" { 0.0 } else { 0.5 }));
             bad.push(Culprit::Nic(it, nic));
+        }
+        "one rail" => {
+            let nic = (next(&mut state) * spec.nics as f64) as usize;
+            spec.rail.push((nic, 0.75 * next(&mut state)));
+            bad.push(Culprit::Rail(nic));
         }
         "one loses packets" => {
             let it = host(&mut state);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::chance::{Counted, as_f64};
 use crate::fleet::{Host, Pair};
 use crate::judge::{Class, Culprit, Finding};
-use crate::reference::{Reference, STANDARD_ERROR};
+use crate::reference::{Reference, STANDARD_ERROR, median};
 use crate::rounds;
 
 /// One NIC of two machines, measured alone.
@@ -34,6 +34,92 @@ const QUIET: f64 = 0.03;
 /// A NIC is named if chance would make one such in a thousand machines, which needs this many measurements.
 const CHANCE: f64 = 0.001;
 pub(crate) const TIMES: usize = 3;
+
+/// Different pairs in which a NIC is slow before it is that of all machines, and which part of its measurements.
+const RAIL_PAIRS: usize = 3;
+const RAIL_SHARE: f64 = 0.75;
+
+/// A NIC that is slow on all machines.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Rail {
+    /// Counted from 0.
+    pub(crate) nic: usize,
+    /// What it reaches of normal, in the middle; 0 where most failed.
+    share: f64,
+    slow: usize,
+    of: usize,
+    failed: usize,
+    /// Whether more pairs showed it than one or two machines with a bad NIC are in.
+    sure: bool,
+}
+
+impl Rail {
+    pub(crate) const fn is_sure(&self) -> bool {
+        self.sure
+    }
+
+    /// As an accusation, in a fleet of so many machines.
+    pub(crate) const fn finding(&self, machines: usize) -> Finding {
+        Finding {
+            class: Class::Tier,
+            culprit: Culprit::Rail(self.nic),
+            share: self.share,
+            slow: self.slow,
+            of: self.of,
+            partners: machines,
+            failed: self.failed,
+            chance: 0.0,
+            loss: None,
+        }
+    }
+}
+
+/// NICs that are slow in nearly all pairs, where others of the same machines are normal: fewer than half of them, or nothing says which
+/// are normal.
+pub(crate) fn rails<'a>(samples: impl Iterator<Item = &'a NicSample>) -> Vec<Rail> {
+    let samples: Vec<&NicSample> = samples.collect();
+    let reference = Reference::of(samples.iter().filter_map(|it| it.rate));
+    let Some(reference) = reference.filter(|it| it.spread <= MOST_SPREAD) else { return Vec::new() };
+    // Few measurements may scatter further than they show.
+    let quiet = reference.spread_at_most <= MOST_SPREAD;
+    let mut by_nic: BTreeMap<usize, Vec<&NicSample>> = BTreeMap::new();
+    for it in &samples {
+        by_nic.entry(it.nic).or_default().push(it);
+    }
+    let nics = by_nic.len();
+    let far = |of: &mut dyn Iterator<Item = &&'a NicSample>| {
+        of.filter(|it| reference.is_far(it.rate, samples.len())).count()
+    };
+    let rail = |(nic, own): (usize, Vec<&NicSample>)| {
+        let slow: Vec<&&NicSample> =
+            own.iter().filter(|it| reference.is_far(it.rate, samples.len())).collect();
+        let pairs: BTreeSet<Pair> = slow.iter().map(|it| it.pair).collect();
+        // One machine that is in all of them would explain them.
+        let first = pairs.first()?.hosts();
+        let one = first.iter().any(|host| pairs.iter().all(|it| it.has(*host)));
+        let rest = samples.len() - own.len();
+        let by_chance = Counted::new(far(&mut samples.iter().filter(|it| it.nic != nic)), rest);
+        let chance = by_chance.at_least(slow.len(), own.len()) * as_f64(nics);
+        let sure = quiet && !one && pairs.len() >= RAIL_PAIRS && chance < CHANCE;
+        if as_f64(slow.len()) < RAIL_SHARE * as_f64(own.len()) {
+            return None;
+        }
+        let mut shares: Vec<f64> =
+            slow.iter().map(|it| it.rate.map_or(0.0, |it| reference.share(it))).collect();
+        shares.sort_by(f64::total_cmp);
+        let failed = slow.iter().filter(|it| it.rate.is_none()).count();
+        let share = median(&shares)?;
+        Some(Rail { nic, share, slow: slow.len(), of: own.len(), failed, sure })
+    };
+    let rails: Vec<Rail> = by_nic.into_iter().filter_map(rail).collect();
+    if 2 * rails.len() > nics { Vec::new() } else { rails }
+}
+
+/// Their standard deviation, as a part of what is normal, where it is too large to look for a slow one.
+pub(crate) fn scatter(samples: &[NicSample]) -> Option<f64> {
+    let spread = Reference::of(samples.iter().filter_map(|it| it.rate))?.spread;
+    (spread > MOST_SPREAD).then_some(spread)
+}
 
 /// Replaces the accusation of a machine by that of its NICs, where some of them are slow and others are not.
 ///

@@ -117,6 +117,47 @@ fn one_of_many_nics_at_half_rate_is_named() {
     }
 }
 
+/// The switches of a rail are bad: one NIC of every machine is slow, and no machine differs from another.
+#[test]
+fn a_nic_that_is_slow_on_all_machines_is_a_rail() {
+    for (seed, nodes) in (0..24).zip([3, 4, 5, 8, 33, 100].into_iter().cycle()) {
+        for share in ["0.5", "0"] {
+            let it = run(&format!("nodes={nodes},noise=1%,rail=3:{share},seed={seed}"));
+            assert_eq!(named(&it), [(Class::Tier, Culprit::Rail(3))], "{nodes} {share} {seed}");
+            assert_eq!(it.verdict(), Verdict::NoGo, "{nodes} {share} {seed}");
+            // Nobody is taken out for it.
+            assert_eq!(it.rest().len(), nodes, "{nodes} {share} {seed}");
+        }
+        // The only NIC in its launches that is slow, of a machine that is in two pairs, or of two machines.
+        let it = run(&format!("nodes={nodes},noise=1%,nic=node001:3:0.5,seed={seed}"));
+        assert_eq!(named(&it), [(Class::Nic, Culprit::Nic(Host(1), 3))], "{nodes} {seed}");
+        if nodes > 5 {
+            let it = run(&format!("nodes={nodes},noise=1%,nic=node001:3:0.5,nic=node002:3:0.5,seed={seed}"));
+            let expected = [1, 2].map(|it| (Class::Nic, Culprit::Nic(Host(it), 3)));
+            let mut found = named(&it);
+            found.sort();
+            assert_eq!(found, expected, "{nodes} {seed}");
+        }
+    }
+    let it = run("nodes=40,noise=1%,rail=3:0.5,nic=node005:2:0.5,slow=node007:0.6");
+    let mut found = named(&it);
+    found.sort();
+    let expected = [
+        (Class::Node, Culprit::Host(Host(7))),
+        (Class::Nic, Culprit::Nic(Host(5), 2)),
+        (Class::Tier, Culprit::Rail(3)),
+    ];
+    assert_eq!((&found[..], it.verdict()), (&expected[..], Verdict::NoGo));
+}
+
+/// Where single NICs scatter too far none is named, and that is said.
+#[test]
+fn nics_that_scatter_are_said_to() {
+    let noisy = run("nodes=16,noise=6%,seed=3");
+    assert!(noisy.nics_scatter().is_some_and(|it| it > 0.035), "{:?}", noisy.nics_scatter());
+    assert_eq!(run("nodes=16,noise=1%,seed=3").nics_scatter(), None);
+}
+
 /// A machine that was slow in its pairs and is normal in the launch of its NICs is slow at times: half of those that are show it there.
 #[test]
 fn the_launch_of_nics_measures_its_pairs_too() {

@@ -371,7 +371,7 @@ impl Run {
             && self.reduces_half == Some(true)
     }
 
-    /// Bytes in which gradients are sent. `DeepSpeed` sends 16 bits, and so does Megatron in NVIDIA's published runs (NeMo's
+    /// Bytes in which gradients are sent. `DeepSpeed` sends 16 bits, and so does Megatron in NVIDIA's published runs (`NeMo`'s
     /// `grad_reduce_in_fp32=False`), while Megatron-LM's options for BF16 mean FP32 unless they say otherwise; PyTorch sends FP32
     /// unless it is told otherwise, as accelerate does.
     pub fn gradient_bytes(&self) -> f64 {

@@ -357,12 +357,21 @@ fn unmeasured_nics(run: &Run) -> Option<String> {
     let several = run.chosen().is_some_and(|it| it.nics.len() > 1);
     let missing = validation.nics_not_measured().len();
     let of = match missing {
-        0 => return None,
+        0 => return scattered_nics(validation),
         it if it == validation.search().fleet().len() => "NICs were".to_owned(),
         it => format!("the NICs of {} were", counted(it, "machine")),
     };
     let why = if validation.scope().every_nic { "" } else { ": that takes more than half of the time left" };
     several.then(|| format!("whether a single NIC is slow: {of} not measured one by one{why}"))
+}
+
+/// NICs that were measured one by one and scatter too far to name one.
+pub(super) fn scattered_nics(validation: &Validation) -> Option<String> {
+    let spread = validation.nics_scatter()?;
+    Some(format!(
+        "whether a single NIC is slow: measured alone, NICs scatter by {}, too far to name one",
+        super::percent(spread)
+    ))
 }
 
 /// What the rounds left out.

@@ -41,7 +41,8 @@ impl Validate {
             validation.findings().iter().map(|it| accused(fleet, it, Vec::new())).collect();
         super::alike(&mut findings, fleet.len());
         let samples = validation.search().samples();
-        let not_known = open(fleet, &validation.open(), samples, validation.split().as_ref());
+        let mut not_known = open(fleet, &validation.open(), samples, validation.split().as_ref());
+        not_known.extend(super::live::scattered_nics(validation));
         let reference = validation.search().judgement().reference.filter(|_| !samples.is_empty());
         let matrix = reference.map(|it| Matrix::of(fleet, samples, &it, "pairs".to_owned()));
         Self {
@@ -87,7 +88,7 @@ pub(super) fn headline(
                 return format!("NO-GO: {}; no machine is to be taken out", switches.join(", "));
             }
             let out = [vec![format!("take out {}", out_list(&out))], switches].concat().join("; ");
-            let others = match tiers.len() {
+            let others = match tiers.iter().filter(|it| it.nic.is_none()).count() {
                 0 => "the others".to_owned(),
                 _ => format!("{} of the others", validation.outside().len()),
             };
@@ -108,6 +109,10 @@ pub(super) fn headline(
 
 /// Which uplink is slow; where there are two switches, pairs across do not tell which of the two it is.
 fn slow_switch(fleet: &Fleet, tier: &Accused) -> String {
+    if let Some(nic) = tier.nic {
+        let all = counted(fleet.len(), "machine");
+        return format!("NIC {nic} is slow on all {all}: check the switches of that rail");
+    }
     match beside(fleet, &tier.hosts) {
         Some(other) => format!("the way between {} and {} is slow", compact(&tier.hosts), compact(&other)),
         None => format!("the switch of {} is slow to the outside", compact(&tier.hosts)),
@@ -269,6 +274,9 @@ fn named(fleet: &Fleet, pair: Pair) -> String {
     pair.hosts().map(|it| fleet.name(it)).join(" - ")
 }
 
+/// What to do about a NIC that is slow on all machines.
+const RAIL: &str = "check the switches of this rail: rate, errors and drops of their ports and uplinks; over TCP, `--net` leaves out a NIC that is meant to be slower";
+
 pub(super) fn accused(fleet: &Fleet, finding: &Finding, tests: Vec<String>) -> Accused {
     let hosts: Vec<String> = match finding.culprit {
         Culprit::Host(host) | Culprit::Nic(host, _) => vec![fleet.name(host).to_owned()],
@@ -278,9 +286,10 @@ pub(super) fn accused(fleet: &Fleet, finding: &Finding, tests: Vec<String>) -> A
             .filter(|it| fleet.group(*it) == Some(group))
             .map(|it| fleet.name(it).to_owned())
             .collect(),
+        Culprit::Rail(_) => fleet.names().to_vec(),
     };
     let nic = match finding.culprit {
-        Culprit::Nic(_, nic) => Some(nic),
+        Culprit::Nic(_, nic) | Culprit::Rail(nic) => Some(nic),
         _ => None,
     };
     let failed = finding.failed * 2 > finding.of;
@@ -329,6 +338,13 @@ pub(super) fn accused(fleet: &Fleet, finding: &Finding, tests: Vec<String>) -> A
                 finding.of
             )
         }
+        Culprit::Rail(nic) if failed => format!("NIC {nic} of each fails; the other NICs do not"),
+        Culprit::Rail(nic) => format!(
+            "NIC {nic} of each reaches {} of what the other NICs do, in {} of {} measurements",
+            percent(finding.share),
+            finding.slow,
+            finding.of
+        ),
         Culprit::Group(group) => {
             format!("switch {group}: {} of what is normal across it, normal inside", percent(finding.share))
         }
@@ -357,7 +373,11 @@ pub(super) fn accused(fleet: &Fleet, finding: &Finding, tests: Vec<String>) -> A
         text: what,
         remark: remark.map(str::to_owned),
         loss,
-        action: action(finding.class, failed, loss.is_some()).to_owned(),
+        action: match finding.culprit {
+            Culprit::Rail(_) => RAIL,
+            _ => action(finding.class, failed, loss.is_some()),
+        }
+        .to_owned(),
     }
 }
 

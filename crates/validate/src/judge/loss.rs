@@ -65,7 +65,7 @@ fn own<'a>(finding: &Finding, samples: &'a [Sample]) -> impl Iterator<Item = &'a
     samples.iter().filter(move |it| match culprit {
         Culprit::Host(host) | Culprit::Nic(host, _) => it.pair.has(host),
         Culprit::Link(pair) => it.pair == pair,
-        Culprit::Group(_) => false,
+        Culprit::Group(_) | Culprit::Rail(_) => false,
     })
 }
 

@@ -42,6 +42,8 @@ pub enum Culprit {
     Link(Pair),
     /// The ways out of a switch, by its number in the fleet.
     Group(usize),
+    /// A NIC of all machines, counted from 0: the switches of its rail.
+    Rail(usize),
 }
 
 /// An accusation with its evidence.
@@ -240,7 +242,7 @@ impl Analysis<'_> {
         }
         pair.hosts().iter().any(|it| self.accused.contains(it))
             || self.findings.iter().any(|it| match it.culprit {
-                Culprit::Host(_) | Culprit::Nic(..) => false,
+                Culprit::Host(_) | Culprit::Nic(..) | Culprit::Rail(_) => false,
                 Culprit::Link(link) => link == pair,
                 Culprit::Group(group) => self.crosses(pair, group),
             })

@@ -41,6 +41,11 @@ impl Model {
         for (host, _, share) in &spec.nic {
             machines[host.0] -= (1.0 - share) / crate::chance::as_f64(spec.nics);
         }
+        // What is slow on all of them, all together miss too.
+        let rails: f64 = spec.rail.iter().map(|it| 1.0 - it.1).sum();
+        for it in &mut machines {
+            *it -= rails / crate::chance::as_f64(spec.nics);
+        }
         let links = spec.link.iter().map(|(one, other, share)| (Pair::new(*one, *other), *share)).collect();
         let losses = Random::new(spec.seed ^ 0x10_55e5);
         Self { spec, machines, links, random, losses }
@@ -223,8 +228,11 @@ impl Model {
         let mut ends = !pair.hosts().iter().any(|it| self.dead(*it));
         for (host, now) in pair.hosts().into_iter().zip(now) {
             let of = |it: &&(Host, usize, f64)| it.0 == host;
-            let lost: f64 = self.spec.nic.iter().filter(of).map(|it| 1.0 - it.2).sum();
+            let rails = self.spec.rail.iter();
+            let lost: f64 = self.spec.nic.iter().filter(of).map(|it| 1.0 - it.2).sum::<f64>()
+                + rails.clone().map(|it| 1.0 - it.1).sum::<f64>();
             let own = self.spec.nic.iter().filter(of).find(|it| it.1 == nic).map_or(1.0, |it| it.2);
+            let own = rails.filter(|it| it.0 == nic).fold(own, |least, it| least.min(it.1));
             // A machine whose other NIC is slow is not slow with this one.
             share = share.min(own).min(now + lost / crate::chance::as_f64(self.spec.nics));
             ends &= own > 0.0;

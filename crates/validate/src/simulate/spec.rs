@@ -31,6 +31,8 @@ pub struct Spec {
     pub link: Vec<(Host, Host, f64)>,
     /// Slow NICs.
     pub nic: Vec<(Host, usize, f64)>,
+    /// NICs that are slow on all machines.
+    pub rail: Vec<(usize, f64)>,
     /// Switches whose uplinks are slow.
     pub tier: Vec<(usize, f64)>,
     /// Machines, as both ends, and links that lose this share of their packets.
@@ -59,6 +61,7 @@ impl Default for Spec {
             flaky: Vec::new(),
             link: Vec::new(),
             nic: Vec::new(),
+            rail: Vec::new(),
             tier: Vec::new(),
             loss: Vec::new(),
             congestion: 0.0,
@@ -68,7 +71,7 @@ impl Default for Spec {
     }
 }
 
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 19] = [
     "nodes",
     "rate",
     "nics",
@@ -82,6 +85,7 @@ const KEYS: [&str; 18] = [
     "flaky",
     "link",
     "nic",
+    "rail",
     "tier",
     "loss",
     "congestion",
@@ -89,12 +93,13 @@ const KEYS: [&str; 18] = [
     "seed",
 ];
 /// How the faults are written.
-const FORMS: [(&str, &str); 8] = [
+const FORMS: [(&str, &str); 9] = [
     ("slow", "slow=MACHINE:SHARE"),
     ("local", "local=MACHINE:SHARE"),
     ("flaky", "flaky=MACHINE:SHARE:HOW-OFTEN"),
     ("link", "link=MACHINE-MACHINE:SHARE"),
     ("nic", "nic=MACHINE:NIC:SHARE"),
+    ("rail", "rail=NIC:SHARE"),
     ("tier", "tier=SWITCH:SHARE"),
     ("loss", "loss=MACHINE:SHARE"),
     ("dead", "dead=MACHINE"),
@@ -193,6 +198,10 @@ impl Spec {
                     count(rest.first().ok_or("the NIC is missing, as in node003:5:0.0")?, 0, self.nics - 1)?;
                 let it = (self.host(first)?, nic, share(1)?);
                 self.nic.push(it);
+            }
+            "rail" => {
+                let it = (count(first, 0, self.nics - 1)?, share(0)?);
+                self.rail.push(it);
             }
             "tier" => {
                 if self.leaf == 0 {

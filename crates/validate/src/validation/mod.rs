@@ -164,7 +164,7 @@ impl Validation {
             return Some(Step::All(self.all_launches.hosts.clone()));
         }
         let low = self.is_low();
-        let uneven = !self.uneven().is_empty();
+        let uneven = !self.uneven().is_empty() || self.rails().iter().any(|it| !it.is_sure());
         if !low && !uneven && self.local_findings.is_empty() {
             return None;
         }
@@ -190,8 +190,9 @@ impl Validation {
             if low && !self.all_launches.is_decided() {
                 return Some(Step::All(rest));
             }
-            // Groups explain what pairs showed: more of them would say the same.
-            return if low && (self.differs() || self.contradicts()) && self.split().is_none() {
+            // Groups explain what pairs showed, and a rail what all miss: more of them would say the same.
+            let explained = self.split().is_some() || !self.rails().is_empty();
+            return if low && (self.differs() || self.contradicts()) && !explained {
                 self.unexplained().filter(|_| tells)
             } else {
                 None
@@ -292,9 +293,10 @@ impl Validation {
         found.extend(uneven);
         // One or two slow measurements are no proof; nor is what NICs reach that may be slow themselves.
         let doubted: Vec<Culprit> = pending.iter().map(|it| it.culprit).collect();
-        nics::blame(&mut found, &self.nics, &doubted);
+        nics::blame(&mut found, &self.nics_beside_rails(), &doubted);
         // Without a NIC that is slow they are healthy machines that reach a little less.
         found.retain(|it| !suspected.contains(&it.culprit));
+        found.extend(self.rails().iter().filter(|it| it.is_sure()).map(|it| it.finding(self.fit().len())));
         let known: Vec<Culprit> = findings.iter().map(|it| it.culprit).collect();
         findings.extend(found.into_iter().filter(|it| !known.contains(&it.culprit)));
         findings
@@ -343,8 +345,9 @@ impl Validation {
             Measured::Not => self.outside().len() < 2 || (whole && self.outside() == self.all_launches.hosts),
             measured => self.enough(measured),
         };
-        // No machine is to be taken out for a split: nothing is left to prove.
-        let proven = proven || split && findings.is_empty();
+        // No machine is to be taken out for a split or a rail: nothing is left to prove.
+        let nobody = findings.iter().all(|it| matches!(it.culprit, Culprit::Rail(_)));
+        let proven = proven || out && nobody;
         if out && proven { Verdict::NoGo } else { Verdict::Inconclusive }
     }
 
@@ -364,7 +367,7 @@ impl Validation {
         let findings = self.findings();
         for finding in &findings {
             match finding.culprit {
-                Culprit::Link(_) | Culprit::Group(_) => {}
+                Culprit::Link(_) | Culprit::Group(_) | Culprit::Rail(_) => {}
                 culprit => out.extend(hosts_of(fleet, culprit)),
             }
         }
@@ -407,5 +410,7 @@ fn hosts_of(fleet: &Fleet, culprit: Culprit) -> Vec<Host> {
         Culprit::Host(host) | Culprit::Nic(host, _) => vec![host],
         Culprit::Link(pair) => pair.hosts().to_vec(),
         Culprit::Group(group) => fleet.hosts().filter(|it| fleet.group(*it) == Some(group)).collect(),
+        // Each of them is as it should be.
+        Culprit::Rail(_) => Vec::new(),
     }
 }

@@ -3,7 +3,7 @@
 use super::{Validation, hosts_of};
 use crate::fleet::{Host, Pair};
 use crate::judge::{Class, Culprit, Finding};
-use crate::nics::{self, NicSample};
+use crate::nics::{self, NicSample, Rail};
 use crate::rounds;
 use crate::step::Step;
 
@@ -31,9 +31,7 @@ impl Validation {
         if !self.scope.nics {
             return Vec::new();
         }
-        let judgement = self.search.judgement();
-        let accused: Vec<Host> =
-            judgement.findings.iter().flat_map(|it| hosts_of(self.search.fleet(), it.culprit)).collect();
+        let accused = self.accused_by_pairs();
         let suspect = |host: Host| Finding {
             class: Class::Node,
             culprit: Culprit::Host(host),
@@ -46,9 +44,40 @@ impl Validation {
             loss: None,
         };
         // With a machine that is slow every NIC is slow.
-        let bad = |it: &&NicSample| it.pair.hosts().iter().any(|it| accused.contains(it));
-        let samples: Vec<NicSample> = self.nics.iter().filter(|it| !bad(it)).copied().collect();
+        let bad = |it: &NicSample| it.pair.hosts().iter().any(|it| accused.contains(it));
+        let mut samples = self.nics_beside_rails();
+        samples.retain(|it| !bad(it));
         nics::slow(&samples).into_iter().filter(|it| !accused.contains(it)).map(suspect).collect()
+    }
+
+    fn accused_by_pairs(&self) -> Vec<Host> {
+        let findings = &self.search.judgement().findings;
+        findings.iter().flat_map(|it| hosts_of(self.search.fleet(), it.culprit)).collect()
+    }
+
+    /// NICs that are slow on all machines, as far as nothing accuses these.
+    pub(super) fn rails(&self) -> Vec<Rail> {
+        if !self.scope.nics || self.nics.is_empty() {
+            return Vec::new();
+        }
+        let accused = self.accused_by_pairs();
+        let bad = |it: &NicSample| it.pair.hosts().iter().any(|it| accused.contains(it));
+        nics::rails(self.nics.iter().filter(|it| !bad(it)))
+    }
+
+    /// What single NICs reached, but for those that are slow on all machines.
+    pub(super) fn nics_beside_rails(&self) -> Vec<NicSample> {
+        let rails = self.rails();
+        self.nics
+            .iter()
+            .filter(|it| rails.iter().all(|rail| !rail.is_sure() || rail.nic != it.nic))
+            .copied()
+            .collect()
+    }
+
+    /// How far single NICs scatter, as a part of what is normal, where that is too far to name one.
+    pub fn nics_scatter(&self) -> Option<f64> {
+        nics::scatter(&self.nics)
     }
 
     /// How often the NICs of a machine were measured.
@@ -80,7 +109,12 @@ impl Validation {
             .filter(|it| times(*it) == 0 || again(*it) || in_doubt(*it) && times(*it) < nics::TIMES)
             .collect();
         if accused.is_empty() {
-            return Vec::new();
+            // Other pairs than before: two machines with the same bad NIC look like a rail to their partners.
+            let fit = self.fit();
+            let round = fit.iter().map(|it| times(*it)).min().unwrap_or(0);
+            let open = self.rails().iter().any(|it| !it.is_sure()) && round < nics::TIMES;
+            let seed = self.search.limits().seed;
+            return if open { nics::everybody(&fit, round, seed) } else { Vec::new() };
         }
         let everybody: Vec<Host> =
             all.iter().flat_map(|it| hosts_of(self.search.fleet(), it.culprit)).collect();
