@@ -74,7 +74,7 @@ mod tests {
 
     use super::nics;
 
-    fn node(host: &str, state: Value) -> Node {
+    fn node(host: &str, state: &Value) -> Node {
         Node { host: host.to_owned(), facts: Some(json!({ "state": state })), failed: None }
     }
 
@@ -109,11 +109,11 @@ mod tests {
             ("mlx5_6", 1, "DOWN", 10.0),
             ("mlx5_6", 2, "ACTIVE", 400.0),
         ];
-        let nodes = [node("a", rdma(&whole)), node("b", rdma(&bad))];
+        let nodes = [node("a", &rdma(&whole)), node("b", &rdma(&bad))];
         assert_eq!(of(&nodes, Engine::Nccl, None), ["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_6"]);
         assert_eq!(of(&nodes, Engine::Host, None), [""; 0]);
         // One alone has nothing to be compared with.
-        let one = [node("a", rdma(&whole[..1])), node("b", rdma(&bad))];
+        let one = [node("a", &rdma(&whole[..1])), node("b", &rdma(&bad))];
         assert_eq!(of(&one, Engine::Nccl, None), [""; 0]);
     }
 
@@ -128,7 +128,7 @@ mod tests {
             interface("ens5", true, "down", Some(100.0)),
             interface("docker0", false, "up", Some(100.0)),
         ] });
-        let nodes = [node("a", state.clone()), node("b", state)];
+        let nodes = [node("a", &state), node("b", &state)];
         assert_eq!(of(&nodes, Engine::Host, None), ["ens1", "ens2", "ens4"]);
         assert_eq!(of(&nodes, Engine::Host, Some("ens1")), [""; 0]);
     }
