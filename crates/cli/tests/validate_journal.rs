@@ -25,6 +25,7 @@ struct Journal {
     engine: Option<Engine>,
     links: Links,
     least: Option<f64>,
+    nics: &'static [&'static str],
 }
 
 impl Journal {
@@ -36,11 +37,21 @@ impl Journal {
             engine: Some(Engine::Host),
             links: Links::Few,
             least: None,
+            nics: &[],
         }
     }
 
     /// `rate` says what a launch reaches between these machines, or why it failed.
     fn written(&self, name: &str, rate: impl Fn(&Launch, &[String]) -> Result<f64, String>) -> Folder {
+        self.written_with(name, |launch, hosts, _| rate(launch, hosts))
+    }
+
+    /// The same of machines whose NICs are measured alone; `rate` knows which.
+    fn written_with(
+        &self,
+        name: &str,
+        rate: impl Fn(&Launch, &[String], Option<&str>) -> Result<f64, String>,
+    ) -> Folder {
         let folder = Folder::new(name);
         let plan = Plan {
             schema: SCHEMA.to_owned(),
@@ -79,7 +90,7 @@ impl Journal {
             engine: Engine::Host,
             ranks: 1,
             local_ranks: 2,
-            nics: Vec::new(),
+            nics: self.nics.iter().map(|it| (*it).to_owned()).collect(),
             local_least: None,
             all_least: None,
             machine: None,
@@ -87,7 +98,7 @@ impl Journal {
         add(&mut run, Entry::Chosen(chosen));
         while let Some(launch) = run.next() {
             for item in &launch.items {
-                let entry = measurement(&run, &launch, item, rate(&launch, &run.names(item)));
+                let entry = measurement(&run, &launch, item, rate(&launch, &run.names(item), run.nic(item)));
                 add(&mut run, Entry::Measured(entry));
             }
         }
@@ -101,7 +112,7 @@ fn measurement(run: &Run, launch: &Launch, item: &Item, rate: Result<f64, String
         launch: launch.number,
         stage: launch.step.name().to_owned(),
         hosts: run.names(item),
-        nic: None,
+        nic: run.nic(item).map(str::to_owned),
         bytes: 1 << 20,
         rate: rate.as_ref().ok().copied(),
         resent: Vec::new(),
@@ -159,6 +170,41 @@ fn a_launch_that_failed_once_is_not_go() {
         .flat_map(|it| it["failures"].as_array().unwrap())
         .collect();
     assert_eq!(failures, ["h3: killed by signal 9"]);
+}
+
+#[test]
+fn a_nic_is_called_by_its_device() {
+    let journal = Journal { nics: &["mlx5_0", "mlx5_2", "mlx5_5"], ..Journal::of(&SIX) };
+    let slow = |name: &str, bad: &'static [&str], machine: Option<&'static str>| {
+        journal.written_with(name, move |_, hosts, nic| match nic {
+            Some(nic) if bad.contains(&nic) && machine.is_none_or(|it| hosts.contains(&it.to_owned())) => {
+                Ok(4.0)
+            }
+            Some(_) => Ok(8.0),
+            None => Ok(23.5),
+        })
+    };
+    let folder = slow("journal-nic", &["mlx5_5"], Some("h4"));
+    let text = words(&replay(&folder, &[]));
+    assert!(text.starts_with("NO-GO: take out h4; the others reach 23.5 GB/s together"), "{text}");
+    assert!(text.contains("NIC h4 NIC mlx5_5 reaches 50 % of what the others do"), "{text}");
+    let finding = &replay(&folder, &["--format", "json"]).json()["findings"][0];
+    assert_eq!((&finding["nic"], &finding["device"]), (&2.into(), &"mlx5_5".into()));
+
+    let folder = slow("journal-rail", &["mlx5_2"], None);
+    let text = words(&replay(&folder, &[]));
+    let says = "NO-GO: NIC mlx5_2 is slow on all machines: check the switches of that rail; no machine is to be taken out";
+    assert!(text.starts_with(says), "{text}");
+    assert!(text.contains("NIC mlx5_2 of each reaches 50 % of what the other NICs do, in 6 of 6"), "{text}");
+    assert!(
+        text.contains("next: validate again when this is repaired plumb validate --hosts 'h[1-6]'"),
+        "{text}"
+    );
+    let junit = replay(&folder, &["--format", "junit"]).stdout;
+    assert!(
+        junit.contains("name=\"tier h1 h2 h3 h4 h5 h6 NIC mlx5_2\"") && junit.contains("failures=\"2\""),
+        "{junit}"
+    );
 }
 
 #[test]

@@ -34,6 +34,8 @@ const QUIET: f64 = 0.03;
 /// A NIC is named if chance would make one such in a thousand machines, which needs this many measurements.
 const CHANCE: f64 = 0.001;
 pub(crate) const TIMES: usize = 3;
+/// In a small fleet with few NICs three slow measurements of three may still be chance: so many at most.
+pub(crate) const MOST_TIMES: usize = 6;
 
 /// Different pairs in which a NIC is slow before it is that of all machines, and which part of its measurements.
 const RAIL_PAIRS: usize = 3;

@@ -1,6 +1,8 @@
 //! The measurements behind an accusation, and how sure it is, in words.
 
-use super::{Accused, Validate, bandwidth, percent};
+use ::validate::Class;
+
+use super::{Accused, Validate, bandwidth, class, percent};
 
 /// Measurements that are shown of one finding.
 const MOST: usize = 5;
@@ -9,6 +11,26 @@ const CERTAIN: f64 = 1e-6;
 const HIGH: f64 = 1e-3;
 
 impl Accused {
+    /// Whether it is a NIC of all machines, none of which is to blame.
+    fn is_rail(&self) -> bool {
+        self.nic.is_some() && self.class == class(Class::Tier)
+    }
+
+    /// Whether it says that something is wrong with this machine, or with a part of it.
+    pub(super) fn accuses(&self, host: &str) -> bool {
+        !self.is_rail() && self.hosts.iter().any(|it| it == host)
+    }
+
+    /// The machines that something is wrong with.
+    pub(super) fn accused(&self) -> &[String] {
+        if self.is_rail() { &[] } else { &self.hosts }
+    }
+
+    /// `NIC mlx5_3`, `NIC 3`
+    pub(super) fn nic_name(&self) -> Option<String> {
+        self.nic.map(|it| nic_name(it, self.device.as_deref()))
+    }
+
     /// How sure it is; none where it was not judged by chance: a machine that says so itself, or one that fails.
     pub(super) fn confidence(&self) -> Option<String> {
         if self.chance <= 0.0 || self.chance >= 1.0 {
@@ -25,6 +47,14 @@ impl Accused {
                 1.0 / it
             ),
         })
+    }
+}
+
+/// How a NIC is called: by its device where that is known, otherwise by its number from 0.
+pub(super) fn nic_name(nic: usize, device: Option<&str>) -> String {
+    match device {
+        Some(device) => format!("NIC {device}"),
+        None => format!("NIC {nic}"),
     }
 }
 

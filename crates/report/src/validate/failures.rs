@@ -57,8 +57,8 @@ pub(super) fn unexplained(run: &Run, findings: &[Accused]) -> Vec<Failure> {
     let explained = |failure: &Failure| {
         let part = |host: &String| failure.hosts.contains(host);
         findings.iter().any(|it| match it.class {
-            "link" => it.hosts.iter().all(part),
-            _ => it.hosts.iter().any(part),
+            "link" => it.accused().iter().all(part),
+            _ => it.accused().iter().any(part),
         })
     };
     let all = run.launches().iter().flat_map(|it| of_launch(run, it));

@@ -33,7 +33,7 @@ impl Validate {
         };
         let mut others = vec![case("plumb.verdict", "fit to train".to_owned(), verdict)];
         for it in &self.findings {
-            let nic = it.nic.map(|it| format!(" NIC {it}")).unwrap_or_default();
+            let nic = it.nic_name().map(|it| format!(" {it}")).unwrap_or_default();
             let name = format!("{} {}{nic}", it.class, it.hosts.join(" "));
             let remark = it.remark.as_ref().map(|it| format!("\n{it}")).unwrap_or_default();
             others.push(case(
@@ -86,7 +86,7 @@ impl Validate {
     }
 
     /// What is said of one machine: not of a whole switch, nor of the many machines of a run.
-    fn about<'a>(&'a self, host: &'a String) -> impl Iterator<Item = &'a Accused> {
-        self.findings.iter().filter(move |it| it.hosts.len() <= 2 && it.hosts.contains(host))
+    fn about<'a>(&'a self, host: &'a str) -> impl Iterator<Item = &'a Accused> {
+        self.findings.iter().filter(move |it| it.hosts.len() <= 2 && it.accuses(host))
     }
 }

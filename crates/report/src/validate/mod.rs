@@ -82,7 +82,7 @@ pub struct Next {
 pub struct Accused {
     /// `node`, `nic`, `link`, `tier`, `intermittent`.
     pub class: &'static str,
-    /// The machine, both ends of a link, or all machines of a switch.
+    /// The machine, both ends of a link, or all machines of a switch or of a rail.
     pub hosts: Vec<String>,
     /// The rule that says so, for what machines say about themselves.
     pub rule: Option<String>,
@@ -90,6 +90,8 @@ pub struct Accused {
     pub references: Vec<String>,
     /// The NIC, counted from 0.
     pub nic: Option<usize>,
+    /// What this NIC is called on the machines that were measured: `mlx5_3`.
+    pub device: Option<String>,
     /// What it reached, as a part of what is normal; the median.
     pub share: f64,
     /// How many measurements were slow,

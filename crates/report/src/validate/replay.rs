@@ -99,7 +99,7 @@ impl Validate {
             .filter_map(|mut all| {
                 all.sort_by(|a, b| a.1.chance.total_cmp(&b.1.chance));
                 let tests = all.iter().map(|it| it.0.clone()).collect();
-                all.first().map(|it| accused(fleet, &it.1, tests))
+                all.first().map(|it| accused(fleet, &it.1, &[], tests))
             })
             .collect();
         super::alike(&mut findings, fleet.len());
@@ -366,6 +366,7 @@ fn wrong_results(fleet: &Fleet, wrong: &Wrong) -> Accused {
         rule: None,
         references: Vec::new(),
         nic: None,
+        device: None,
         share: 0.0,
         slow: wrong.runs,
         of: wrong.of,

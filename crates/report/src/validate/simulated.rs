@@ -8,6 +8,7 @@ use ::validate::{
     Validation, Verdict,
 };
 
+use super::evidence::nic_name;
 use super::{
     Accused, Launch, Loss, Matrix, Validate, action, bandwidth, class, fine_percent, list, percent, word,
 };
@@ -38,11 +39,12 @@ impl Validate {
         let fleet = validation.search().fleet();
         let verdict = validation.verdict();
         let mut findings: Vec<Accused> =
-            validation.findings().iter().map(|it| accused(fleet, it, Vec::new())).collect();
+            validation.findings().iter().map(|it| accused(fleet, it, &[], Vec::new())).collect();
         super::alike(&mut findings, fleet.len());
         let samples = validation.search().samples();
         let mut not_known = open(fleet, &validation.open(), samples, validation.split().as_ref());
         not_known.extend(super::live::scattered_nics(validation));
+        not_known.extend(doubtful_nics(validation, &[]));
         let reference = validation.search().judgement().reference.filter(|_| !samples.is_empty());
         let matrix = reference.map(|it| Matrix::of(fleet, samples, &it, "pairs".to_owned()));
         Self {
@@ -100,18 +102,34 @@ pub(super) fn headline(
         }
         Verdict::Inconclusive if findings.is_empty() => format!("INCONCLUSIVE: {}", unexplained(validation)),
         Verdict::Inconclusive => {
-            let names: Vec<String> = findings.iter().flat_map(|it| it.hosts.clone()).collect();
+            let names: Vec<String> = findings.iter().flat_map(|it| it.accused().to_vec()).collect();
             let explain = if names.len() == 1 { "explains" } else { "explain" };
             format!("INCONCLUSIVE: {} {explain} only a part of it", list(&names, 8))
         }
     }
 }
 
-/// Which uplink is slow; where there are two switches, pairs across do not tell which of the two it is.
-fn slow_switch(fleet: &Fleet, tier: &Accused) -> String {
-    if let Some(nic) = tier.nic {
-        let all = counted(fleet.len(), "machine");
-        return format!("NIC {nic} is slow on all {all}: check the switches of that rail");
+/// Single NICs that were slow each time, too few times to tell.
+pub(super) fn doubtful_nics(validation: &Validation, nics: &[String]) -> Option<String> {
+    let fleet = validation.search().fleet();
+    let hosts: Vec<String> =
+        validation.doubtful_nics().into_iter().map(|it| fleet.name(it).to_owned()).collect();
+    let rails = validation.doubtful_rails();
+    let mut what = Vec::new();
+    if !hosts.is_empty() {
+        what.push(format!("a NIC of {}", compact(&hosts)));
+    }
+    let rail = |it: usize| format!("{} of all machines", nic_name(it, nics.get(it).map(String::as_str)));
+    what.extend(rails.into_iter().map(rail));
+    (!what.is_empty()).then(|| {
+        format!("whether {} is slow: it was, each time, too few times to exclude chance", what.join(", and "))
+    })
+}
+
+/// Which rail or uplink is slow; where there are two switches, pairs across do not tell which of the two it is.
+pub(super) fn slow_switch(fleet: &Fleet, tier: &Accused) -> String {
+    if let Some(nic) = tier.nic_name() {
+        return format!("{nic} is slow on all machines: check the switches of that rail");
     }
     match beside(fleet, &tier.hosts) {
         Some(other) => format!("the way between {} and {} is slow", compact(&tier.hosts), compact(&other)),
@@ -157,6 +175,9 @@ fn unexplained(validation: &Validation) -> String {
         let pairs =
             range.map(|(low, high)| format!(": pairs reach {} to {}", bandwidth(low), bandwidth(high)));
         return format!("the measurements scatter too much to tell{}", pairs.unwrap_or_default());
+    }
+    if let (true, Some(what)) = (enough, doubtful_nics(validation, &[])) {
+        return format!("not known {what}");
     }
     let every = reference.zip(validation.needed()).filter(|(known, needed)| known.normal < *needed);
     let what = if validation.failed_together() > 0 {
@@ -204,7 +225,7 @@ fn all_out(fleet: &Fleet, validation: &Validation) -> Vec<String> {
 /// Machines to take out; after them the links of which either end may leave.
 pub(super) fn named_out(out: &[String], findings: &[Accused]) -> Vec<String> {
     let link = |host: &&String| {
-        let only_links = findings.iter().all(|it| it.class == "link" || !it.hosts.contains(host));
+        let only_links = findings.iter().all(|it| it.class == "link" || !it.accuses(host));
         let others: Vec<&str> = findings
             .iter()
             .filter(|it| it.class == "link" && it.hosts.contains(host))
@@ -277,7 +298,8 @@ fn named(fleet: &Fleet, pair: Pair) -> String {
 /// What to do about a NIC that is slow on all machines.
 const RAIL: &str = "check the switches of this rail: rate, errors and drops of their ports and uplinks; over TCP, `--net` leaves out a NIC that is meant to be slower";
 
-pub(super) fn accused(fleet: &Fleet, finding: &Finding, tests: Vec<String>) -> Accused {
+/// A finding with its measurements; `nics` are the names of NICs, where they are known.
+pub(super) fn accused(fleet: &Fleet, finding: &Finding, nics: &[String], tests: Vec<String>) -> Accused {
     let hosts: Vec<String> = match finding.culprit {
         Culprit::Host(host) | Culprit::Nic(host, _) => vec![fleet.name(host).to_owned()],
         Culprit::Link(pair) => pair.hosts().map(|it| fleet.name(it).to_owned()).to_vec(),
@@ -292,6 +314,8 @@ pub(super) fn accused(fleet: &Fleet, finding: &Finding, tests: Vec<String>) -> A
         Culprit::Nic(_, nic) | Culprit::Rail(nic) => Some(nic),
         _ => None,
     };
+    let device = nic.and_then(|it| nics.get(it)).cloned();
+    let name = |nic: usize| nic_name(nic, device.as_deref());
     let failed = finding.failed * 2 > finding.of;
     let loss = finding.loss.map(|it| Loss { to: it.to, from: it.from, others: it.others });
     let what = match finding.culprit {
@@ -325,8 +349,10 @@ pub(super) fn accused(fleet: &Fleet, finding: &Finding, tests: Vec<String>) -> A
             finding.slow,
             counted(finding.of, "measurement")
         ),
-        Culprit::Nic(_, nic) if finding.failed > 0 => format!("NIC {nic} fails"),
-        Culprit::Nic(_, nic) => format!("NIC {nic} reaches {} of what the others do", percent(finding.share)),
+        Culprit::Nic(_, nic) if finding.failed > 0 => format!("{} fails", name(nic)),
+        Culprit::Nic(_, nic) => {
+            format!("{} reaches {} of what the others do", name(nic), percent(finding.share))
+        }
         Culprit::Link(_) if failed => {
             format!("failed in {} of {} measurements; both run with others", finding.failed, finding.of)
         }
@@ -338,9 +364,10 @@ pub(super) fn accused(fleet: &Fleet, finding: &Finding, tests: Vec<String>) -> A
                 finding.of
             )
         }
-        Culprit::Rail(nic) if failed => format!("NIC {nic} of each fails; the other NICs do not"),
+        Culprit::Rail(nic) if failed => format!("{} of each fails; the other NICs do not", name(nic)),
         Culprit::Rail(nic) => format!(
-            "NIC {nic} of each reaches {} of what the other NICs do, in {} of {} measurements",
+            "{} of each reaches {} of what the other NICs do, in {} of {} measurements",
+            name(nic),
             percent(finding.share),
             finding.slow,
             finding.of
@@ -364,6 +391,7 @@ pub(super) fn accused(fleet: &Fleet, finding: &Finding, tests: Vec<String>) -> A
         rule: None,
         references: Vec::new(),
         nic,
+        device,
         share: finding.share,
         slow: finding.slow,
         of: finding.of,

@@ -121,7 +121,7 @@ impl Validate {
 
     /// Machines that findings name, in order.
     fn accused(&self) -> Vec<usize> {
-        let named = |name: &String| self.findings.iter().any(|it| it.hosts.contains(name));
+        let named = |name: &String| self.findings.iter().any(|it| it.accuses(name));
         (0..self.hosts.len()).filter(|it| self.hosts.get(*it).is_some_and(named)).collect()
     }
 

@@ -336,7 +336,8 @@ impl Validation {
         // A launch that failed once may fail again in the middle of a training, and one that was slow may be slow again.
         let sound = self.failed_together() == 0 && !self.contradicts() && !self.keeps_losing();
         let answered = answered && asked && sound && (fleet_of_one || self.leads(&self.all_launches));
-        let clean = findings.is_empty() && !split && !self.scatters();
+        let doubtful = !self.doubtful_nics().is_empty() || !self.doubtful_rails().is_empty();
+        let clean = findings.is_empty() && !split && !self.scatters() && !doubtful;
         if whole && alone && clean && answered && self.sweep_is_done() {
             return Verdict::Go;
         }

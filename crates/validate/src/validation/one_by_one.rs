@@ -50,6 +50,25 @@ impl Validation {
         nics::slow(&samples).into_iter().filter(|it| !accused.contains(it)).map(suspect).collect()
     }
 
+    /// Machines with a NIC that was slow in all its measurements, which are too few to say that it is not by chance.
+    pub fn doubtful_nics(&self) -> Vec<Host> {
+        let findings = self.findings();
+        let named =
+            |host: Host| findings.iter().any(|it| hosts_of(self.search.fleet(), it.culprit).contains(&host));
+        let hosts = self.uneven().into_iter().filter_map(|it| match it.culprit {
+            Culprit::Host(host) => Some(host),
+            _ => None,
+        });
+        hosts.filter(|it| !named(*it)).collect()
+    }
+
+    /// NICs that were slow on nearly all machines, in too few pairs to say that it is the rail; counted from 0.
+    pub fn doubtful_rails(&self) -> Vec<usize> {
+        let named: Vec<Culprit> = self.findings().iter().map(|it| it.culprit).collect();
+        let explained = |nic: usize| named.iter().any(|it| matches!(it, Culprit::Nic(_, of) if *of == nic));
+        self.rails().iter().filter(|it| !it.is_sure() && !explained(it.nic)).map(|it| it.nic).collect()
+    }
+
     fn accused_by_pairs(&self) -> Vec<Host> {
         let findings = &self.search.judgement().findings;
         findings.iter().flat_map(|it| hosts_of(self.search.fleet(), it.culprit)).collect()
@@ -93,12 +112,12 @@ impl Validation {
         let judgement = self.search.judgement();
         let named = self.findings();
         let times = |host: Host| self.times_of_nics(host);
-        let again = |host: Host| {
-            let nic = |it: &Finding| matches!(it.culprit, Culprit::Nic(of, _) if of == host);
-            (1..nics::TIMES).contains(&times(host)) && named.iter().any(nic)
-        };
         let uneven = self.uneven();
         let in_doubt = |host: Host| uneven.iter().any(|it| it.culprit == Culprit::Host(host));
+        let is_named =
+            |host: Host| named.iter().any(|it| matches!(it.culprit, Culprit::Nic(of, _) if of == host));
+        let again = |host: Host| (1..nics::TIMES).contains(&times(host)) && is_named(host);
+        let most = |host: Host| if is_named(host) { nics::TIMES } else { nics::MOST_TIMES };
         let all: Vec<&Finding> = judgement.findings.iter().chain(&uneven).collect();
         let accused: Vec<Host> = all
             .iter()
@@ -106,7 +125,7 @@ impl Validation {
                 Culprit::Host(host) if nics::may_be(it) => Some(host),
                 _ => None,
             })
-            .filter(|it| times(*it) == 0 || again(*it) || in_doubt(*it) && times(*it) < nics::TIMES)
+            .filter(|it| times(*it) == 0 || again(*it) || in_doubt(*it) && times(*it) < most(*it))
             .collect();
         if accused.is_empty() {
             // Other pairs than before: two machines with the same bad NIC look like a rail to their partners.
