@@ -295,6 +295,9 @@ fn a_failed_run_of_all_machines_is_never_go() {
         assert_eq!(answer.code, Some(2), "{name}: {}", answer.stdout);
         let says = "INCONCLUSIVE: the run of all 8 machines failed (";
         assert!(answer.stdout.starts_with(says), "{name}: {}", answer.stdout);
+        let error = text.lines().position(|it| it.contains("Test NCCL failure")).map(|it| it + 1);
+        let place = error.map_or("all.log)".to_owned(), |it| format!("all.log:{it})"));
+        assert!(words(&answer).contains(&place), "{name} {place}: {}", answer.stdout);
     }
     // Of three, one failed: the others are compared at their size, and are no proof.
     write(&folder, "all2.log", &whole);

@@ -317,8 +317,8 @@ fn failures(replay: &Replay, findings: &[Accused]) -> Vec<Failure> {
                 "link" => it.hosts.iter().all(|it| names.contains(it)),
                 _ => it.hosts.iter().any(|it| names.contains(it)),
             });
-            let files: Vec<String> =
-                runs.iter().filter(|it| it.rate.is_none()).map(|it| it.name.clone()).collect();
+            let place = |it: &&::validate::replay::Run| it.error.as_ref().unwrap_or(&it.name).clone();
+            let files: Vec<String> = runs.iter().filter(|it| it.rate.is_none()).map(place).collect();
             if files.is_empty() || explained {
                 continue;
             }

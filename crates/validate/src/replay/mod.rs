@@ -51,6 +51,8 @@ pub struct Run {
     pub wrong: bool,
     /// The file, with the line where it has several runs.
     pub name: String,
+    /// The first line that reports an error, with its file.
+    pub error: Option<String>,
 }
 
 /// A run that is not judged: its output is a part of what the test prints.
@@ -105,15 +107,15 @@ pub struct Replay {
 struct Read<'a> {
     test: &'a NcclTests,
     name: String,
-    /// Whether a line of it reports an error.
-    error: bool,
+    /// The first line that reports an error, with its file.
+    error: Option<String>,
 }
 
 impl Read<'_> {
     /// Whether a run of so many machines failed. One that stops without an error was cut or hangs; that proves nothing about a machine
     /// by itself, and among pairs the others decide.
     fn failed(&self, hosts: usize) -> bool {
-        !self.test.has_ended() && (self.error || hosts > 1)
+        !self.test.has_ended() && (self.error.is_some() || hosts > 1)
     }
 }
 
@@ -136,7 +138,7 @@ impl Replay {
         for read in read(case) {
             let machines: BTreeSet<&str> = read.test.devices.iter().map(|it| &*it.host).collect();
             let even = read.test.devices.len().checked_rem(machines.len());
-            let cut = !read.test.table && !read.error;
+            let cut = !read.test.table && read.error.is_none();
             match even {
                 None => unnamed += 1,
                 Some(_) if cut => incomplete.push(Incomplete { name: read.name, lacks: Lacks::Table }),
@@ -213,7 +215,7 @@ impl Set {
                 incomplete.push(Incomplete { name: read.name, lacks: Lacks::Size(bytes) });
                 continue;
             }
-            runs.push(Run { hosts, rate, wrong: read.test.is_wrong(), name: read.name });
+            runs.push(Run { hosts, rate, wrong: read.test.is_wrong(), name: read.name, error: read.error });
         }
         let judged = match hosts {
             1 => {
@@ -262,7 +264,8 @@ fn read(case: &Case) -> Vec<Read<'_>> {
         let next = beside().filter(|it| *it > line).min().unwrap_or(u64::MAX);
         // What a launcher prints before the header belongs to the first run.
         let from = if first { 0 } else { line };
-        let error = errors.get(file).is_some_and(|all| all.iter().any(|it| (from..next).contains(it)));
+        let error = errors.get(file).into_iter().flatten().filter(|it| (from..next).contains(it)).min();
+        let error = error.map(|it| format!("{file}:{it}"));
         let alone = first && next == u64::MAX;
         let name = if alone { file.to_owned() } else { format!("{file}:{line}") };
         Read { test, name, error }
