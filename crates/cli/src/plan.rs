@@ -53,7 +53,7 @@ struct Answer {
 }
 
 fn answer(args: &args::Plan, described: &Described) -> Result<Answer, String> {
-    let (job, file) = (&described.job, &JobFile::of_value(described.tables.clone()));
+    let (job, file) = (&described.job.clone().planned(), &JobFile::of_value(described.tables.clone()));
     let mut fixed = Fixed::default();
     for it in &args.fix {
         fixed.add(it).map_err(|error| format!("--fix {error}"))?;

@@ -193,6 +193,61 @@ fn settings_are_those_of_the_best_layout() {
 }
 
 #[test]
+fn what_a_format_cannot_say_is_not_emitted_without_it() {
+    let folder = testbed::Folder::new("plan-unsaid");
+    let of = |framework: &str, more: &str| {
+        format!(
+            "[model]\nname = 'qwen3-30b-a3b'\n[cluster]\ninstance = 'p5en.48xlarge'\nnodes = 16\n[run]\nframework = '{framework}'\nglobal_batch = 1024\n{more}\n"
+        )
+    };
+    let experts = write(&folder, &of("fsdp", ""));
+    let refused = plan(&[&experts, "--fix", "ep=8", "--fix", "tp=1", "--fix", "cp=1", "--emit", "fsdp"]);
+    assert_eq!(refused.code, Some(2));
+    assert!(refused.stderr.contains("has no expert parallelism, which the best layout uses"), "{refused:?}");
+    let titan = plan(&[&experts, "--fix", "ep=8", "--emit", "torchtitan"]).stdout;
+    assert!(titan.contains("expert_parallel_degree = 8") && !titan.contains("float8"), "{titan}");
+    let eight = write(&folder, &of("deepspeed", "precision = 'fp8'"));
+    let refused = plan(&[&eight, "--fix", "ep=1", "--emit", "deepspeed"]);
+    assert!(refused.stderr.contains("DeepSpeed's JSON has no FP8: set `precision`"), "{refused:?}");
+    let eight = write(&folder, &of("fsdp", "precision = 'fp8'"));
+    let titan = plan(&[&eight, "--emit", "torchtitan"]).stdout;
+    assert!(titan.contains("converters = [\"quantize.linear.float8\"]"), "{titan}");
+}
+
+/// Time and memory of the plan are those of what it writes and emits.
+#[test]
+fn a_plan_is_of_the_job_that_it_emits() {
+    let folder = testbed::Folder::new("plan-emits");
+    let job = "[model]\nname = 'llama-3-70b'\n[cluster]\ninstance = 'dgx-h100'\nnodes = 2\n[run]\nframework = 'megatron'\nseq = 4096\nglobal_batch = 64\n";
+    let job = write(&folder, job);
+    let best = plan(&[&job, "--format", "json"]).json()["best"].clone();
+    let flags = plan(&[&job, "--emit", "megatron"]).stdout.replace("\\\n", " ");
+    let again = plumb([
+        "predict",
+        "--megatron",
+        &flags,
+        "--instance",
+        "dgx-h100",
+        "--nodes",
+        "2",
+        "--format",
+        "json",
+    ])
+    .json();
+    let written = folder.path().join("written.toml");
+    let written = written.to_string_lossy();
+    plan(&[&job, "--write", &written]);
+    let file = plumb(["predict", &written, "--format", "json"]).json();
+    for other in [&again, &file] {
+        let near = |one: &serde_json::Value, other: &serde_json::Value| {
+            (one.as_f64().unwrap() / other.as_f64().unwrap() - 1.0).abs() < 0.01
+        };
+        assert!(near(&best["step_time_s"], &other["step_time_s"]), "{best} {other}");
+        assert!(near(&best["memory_gib"], &other["memory_gib"]["total"]), "{best} {other}");
+    }
+}
+
+#[test]
 fn what_is_wrong_is_named() {
     let folder = testbed::Folder::new("plan-wrong");
     let job = fs::read_to_string(root().join(BARE)).unwrap();

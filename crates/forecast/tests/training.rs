@@ -106,6 +106,8 @@ fn equal_jobs_take_equal_time() {
 
 #[test]
 fn nonsense_names_the_rule_it_breaks() {
+    let many = "[model]\nname = 'mixtral-8x7b'\nexperts_per_token = 9\n[cluster]\ninstance = 'p5.48xlarge'\n";
+    assert!(broken(&Job::read(many).unwrap()).contains("experts_per_token"));
     for (run, rule) in [
         ("tp = 3", "32 heads are not a multiple of tp = 3"),
         ("global_batch = 0", "`global_batch` is 0"),
@@ -416,6 +418,42 @@ fn only_what_is_divided_over_ranks_is_offloaded_with_the_optimizer() {
         copies("framework = 'deepspeed'\nzero = 3", 1024)
             > 2.0 * copies("framework = 'deepspeed'\nzero = 3", 256)
     );
+}
+
+#[test]
+fn fsdp_keeps_what_it_gathered_once_in_16_bits() {
+    let of = |zero: u32| {
+        let text = format!(
+            "[model]\nname = 'llama-2-7b'\n[cluster]\ninstance = 'p4d.24xlarge'\nnodes = 4\n[run]\nframework = 'fsdp'\nzero = {zero}\nseq = 4096\nmicro_batch = 4\nglobal_batch = 128\nrecompute = 'full'\n"
+        );
+        step(&Job::read(&text).unwrap()).memory
+    };
+    let (kept, sharded) = (of(2), of(3));
+    // A thirty-second of FP32 on each rank, and with ZeRO-2 all of it in 16 bits from the forward pass on.
+    let shard = 6.74e9 * 4.0 / 32.0 / 1024_f64.powi(3);
+    assert!((kept.weights.0 / shard - 1.0).abs() < 0.01 && kept.weights == sharded.weights, "{kept:?}");
+    let more = kept.total().0 - sharded.total().0;
+    assert!((8.0..14.0).contains(&more), "{more} GiB");
+    assert!(kept.most.0 < 40.0, "{kept:?}");
+}
+
+#[test]
+fn experts_may_be_split_as_the_rest_is() {
+    let of = |run: &str| {
+        let text = format!(
+            "[model]\nname = 'mixtral-8x7b'\n[cluster]\ngpu = 'H100-80GB'\ngpus_per_node = 8\nnodes = 4\nintra = 'nvlink4'\n\
+             inter = {{ kind = 'infiniband', nics = 8, gbps = 400 }}\n[run]\nglobal_batch = 256\nzero = 1\npp = 2\ntp = 4\nep = 4\nsequence_parallel = true\n{run}\n"
+        );
+        Job::read(&text).unwrap()
+    };
+    let (whole, split) = (step(&of("")), step(&of("etp = 4")));
+    // Experts are 45.1 of 46.7 billion parameters, and these are divided by four once more.
+    let ratio = whole.memory.weights.0 / split.memory.weights.0;
+    assert!((3.0..4.0).contains(&ratio), "{ratio}");
+    assert!(split.breakdown[Kind::Tensor].exposed.0 > 1.5 * whole.breakdown[Kind::Tensor].exposed.0);
+    assert!(broken(&of("etp = 2")).contains("`etp` splits experts as `tp` splits the rest"));
+    // What follows `tp` still does.
+    step(&of("etp = 4").with("tp=2").unwrap());
 }
 
 #[test]

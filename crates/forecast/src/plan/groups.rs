@@ -103,12 +103,13 @@ pub struct Position {
 
 /// The position of a rank.
 pub fn position(cluster: &Cluster, run: &Run, rank: u64) -> Position {
-    let (tp, cp, ep) = (u64::from(run.tp), u64::from(run.cp), u64::from(run.ep));
+    let (tp, cp, ep, etp) =
+        (u64::from(run.tp), u64::from(run.cp), u64::from(run.ep), u64::from(run.etp).max(1));
     let dp = cluster.ranks() / run.model_ranks().max(1);
     Position {
         tp: rank % tp,
         cp: rank / tp % cp,
-        ep: rank % ep,
+        ep: rank / etp % ep,
         dp: rank / (tp * cp) % dp.max(1),
         pp: rank / (tp * cp * dp.max(1)),
     }
@@ -117,18 +118,19 @@ pub fn position(cluster: &Cluster, run: &Run, rank: u64) -> Position {
 /// The groups of a layout with more than one rank, in the order of ranks.
 pub fn groups(cluster: &Cluster, run: &Run) -> Vec<Groups> {
     let (tp, cp, ep, pp) = (u64::from(run.tp), u64::from(run.cp), u64::from(run.ep), u64::from(run.pp));
+    let etp = u64::from(run.etp).max(1);
     let dp = cluster.ranks() / run.model_ranks().max(1);
     let mut all = vec![
         (Kind::Tensor, tp, 1),
         (Kind::Context, cp, tp),
-        (Kind::Expert, ep, 1),
+        (Kind::Expert, ep, etp),
         (Kind::Data, dp, tp * cp),
     ];
     if cp > 1 && dp > 1 {
         all.push((Kind::DataContext, dp * cp, tp));
     }
     if ep > 1 {
-        all.push((Kind::ExpertData, tp * cp * dp / ep, ep));
+        all.push((Kind::ExpertData, tp * cp * dp / (ep * etp), ep * etp));
     }
     all.push((Kind::Pipeline, pp, tp * cp * dp));
     all.into_iter()

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::training::{JobError, Run};
+use crate::training::{JobError, Precision, Run};
 
 /// A job file as values, TOML or JSON.
 #[derive(Debug, Clone, PartialEq)]
@@ -97,6 +97,16 @@ fn own_keys(run: &Run) -> Vec<(&'static str, Value)> {
         ("sequence_parallel", run.sequence_parallel.into()),
         ("flash_attention", run.flash_attention.into()),
     ]);
+    let reduced = match (run.reduces_half, run.precision) {
+        (Some(true), Precision::Fp16) => Some("fp16"),
+        (Some(true), _) => Some("bf16"),
+        (Some(false), _) => Some("fp32"),
+        (None, _) => None,
+    };
+    if run.etp > 1 {
+        keys.push(("etp", run.etp.into()));
+    }
+    keys.extend(reduced.map(|it| ("reduce_dtype", it.into())));
     keys
 }
 

@@ -125,6 +125,7 @@ impl<'a> Space<'a> {
             vpp: 1,
             cp: 1,
             ep: 1,
+            etp: 1,
             zero: 0,
             offload: Offload::default(),
             micro_batch: 1,

@@ -9,7 +9,7 @@ use super::job::{Job, JobError, reduces_half};
 use super::run::{Libraries, ModelCode, Precision, Recompute};
 
 /// What can be changed.
-pub const KEYS: [&str; 31] = [
+pub const KEYS: [&str; 32] = [
     "instance",
     "gpu",
     "network",
@@ -36,6 +36,7 @@ pub const KEYS: [&str; 31] = [
     "omp_threads",
     "overlap",
     "expert_overlap",
+    "etp",
     "libraries",
     "launch_blocking",
     "reduce_dtype",
@@ -73,11 +74,17 @@ impl Job {
         }
         let run = &mut job.run;
         match key {
-            "tp" => run.tp = count()?,
+            "tp" => {
+                // Experts that were split with the rest still are.
+                let with = run.etp > 1 && run.etp == run.tp;
+                run.tp = count()?;
+                run.etp = if with { run.tp } else { run.etp };
+            }
             "pp" => run.pp = count()?,
             "vpp" => run.vpp = count()?,
             "cp" => run.cp = count()?,
             "ep" => run.ep = count()?,
+            "etp" => run.etp = count()?,
             "zero" => run.zero = value.parse().map_err(|_| bad("a number from 0 to 3"))?,
             "seq" => run.seq = count()?,
             "micro_batch" => run.micro_batch = count()?,

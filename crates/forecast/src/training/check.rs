@@ -86,6 +86,7 @@ pub(crate) fn check(model: &Model, cluster: &Cluster, run: &Run) -> Result<Count
         ("vpp", run.vpp),
         ("cp", run.cp),
         ("ep", run.ep),
+        ("etp", run.etp),
         ("seq", run.seq),
         ("micro_batch", run.micro_batch),
         ("global_batch", run.global_batch),
@@ -148,7 +149,20 @@ pub(crate) fn check(model: &Model, cluster: &Cluster, run: &Run) -> Result<Count
         divides("experts", experts.count.into(), "ep", run.ep.into())?;
         // Experts may be split over the ranks of tensor parallelism too.
         let ranks = dp.saturating_mul(u64::from(run.cp) * u64::from(run.tp));
-        divides("ranks of a pipeline stage", ranks, "ep", run.ep.into())?;
+        divides("ranks of a pipeline stage", ranks, "ep x etp", u64::from(run.ep) * u64::from(run.etp))?;
+        if experts.per_token > experts.count {
+            return Err(Broken::Exceeds {
+                what: "experts_per_token",
+                is: experts.per_token.into(),
+                limit: "experts",
+                most: experts.count.into(),
+            });
+        }
+        if run.etp > 1 && (run.ep == 1 || run.etp != run.tp) {
+            return Err(Broken::Together(
+                "`etp` splits experts as `tp` splits the rest, or not at all: with `ep` above 1 set it to `tp` or to 1",
+            ));
+        }
     } else if run.ep > 1 {
         return Err(Broken::Together("`ep` needs a mixture of experts: set `experts` in [model]"));
     }

@@ -229,10 +229,10 @@ impl Speed {
         let Some(experts) = model.experts else { return dense };
         let share = model.expert_share();
         let (count, used) = (f64::from(experts.count), f64::from(experts.per_token));
-        // A rank holds count / ep whole experts, each with tokens of ep ranks; without expert parallelism a part of every expert.
-        let ep = f64::from(run.ep);
-        let (own, width) = if run.ep > 1 { (tokens / tp, 1.0) } else { (tokens, 1.0 / tp) };
-        let width = f64::from(experts.ffn) * width;
+        // A rank holds count / ep experts or parts of them, each with tokens of the ep ranks, and of those that hold its other parts.
+        let (ep, split) = (f64::from(run.ep), run.expert_width());
+        let own = tokens / tp * split;
+        let width = f64::from(experts.ffn) / split;
         let (held, each) = (count / ep, own * used * ep / count);
         let up = self.grouped(held, each, matrices * width, hidden, gradients);
         let down = self.grouped(held, each, hidden, width, gradients);

@@ -13,7 +13,7 @@ use super::hardware::{Cluster, Gpu, Inter, Intra};
 use super::measured::Measured;
 use super::model::{Experts, Model};
 use super::models;
-use super::run::{Framework, Libraries, ModelCode, Offload, Precision, Recompute, Run};
+use super::run::{Framework, Libraries, ModelCode, Offload, Precision, Recompute, Run, SENT_IN_HALF};
 use super::step::Seconds;
 
 /// A training job.
@@ -105,7 +105,7 @@ keys! { ClusterTable {
 keys! { InterTable { kind: String, nics: u32, gbps: f64, gpudirect: bool } }
 
 keys! { RunTable {
-    framework: String, tp: u32, pp: u32, vpp: u32, cp: u32, ep: u32, zero: u32, offload: OffloadTable, seq: u32,
+    framework: String, tp: u32, pp: u32, vpp: u32, cp: u32, ep: u32, etp: u32, zero: u32, offload: OffloadTable, seq: u32,
     micro_batch: u32, global_batch: u32, precision: String, recompute: String, sequence_parallel: bool,
     flash_attention: bool, omp_threads: u32, overlap: bool, expert_overlap: bool, libraries: String, launch_blocking: bool,
     reduce_dtype: String, model_code: String, steps: u64, startup_s: f64,
@@ -114,6 +114,18 @@ keys! { RunTable {
 keys! { OffloadTable { params: bool, optimizer: bool } }
 
 impl Job {
+    /// The same job with the settings that a plan writes where the job is silent, so that what it emits is what it predicted.
+    #[must_use]
+    pub fn planned(mut self) -> Self {
+        let (run, chosen) = self.run.planned();
+        self.run = run;
+        if let Some(chosen) = chosen {
+            self.notes.retain(|it| it != SENT_IN_HALF);
+            self.notes.push(chosen.to_owned());
+        }
+        self
+    }
+
     /// Reads a job file.
     pub fn read(text: &str) -> Result<Self, JobError> {
         Self::of_value(Self::tables(text)?)
@@ -298,10 +310,17 @@ fn model(table: &ModelTable) -> Result<Model, JobError> {
         }
     };
     let experts = match table.experts.filter(|it| *it > 1) {
-        None => base.and_then(|it| it.experts),
+        // A named model with a key of its own.
+        None => base.and_then(|it| it.experts).map(|known| Experts {
+            per_token: table.experts_per_token.unwrap_or(known.per_token).max(1),
+            ffn: table.moe_ffn.unwrap_or(known.ffn),
+            layers: table.moe_layers.unwrap_or(known.layers),
+            shared: table.shared_experts.unwrap_or(known.shared),
+            ..known
+        }),
         Some(count) => Some(Experts {
             count,
-            per_token: table.experts_per_token.unwrap_or(2).clamp(1, count),
+            per_token: table.experts_per_token.unwrap_or(2.min(count)).max(1),
             ffn: table.moe_ffn.unwrap_or(ffn),
             layers: table.moe_layers.unwrap_or(layers),
             shared: table.shared_experts.unwrap_or(0),
@@ -573,6 +592,7 @@ fn run(table: &RunTable, cluster: &Cluster, notes: &mut Vec<String>) -> Result<R
         vpp: table.vpp.unwrap_or(1),
         cp,
         ep: table.ep.unwrap_or(1),
+        etp: table.etp.unwrap_or(1),
         zero: zero.unwrap_or(if framework == Framework::Fsdp { 3 } else { 0 }),
         offload: Offload {
             params: offload.and_then(|it| it.params).unwrap_or(false),
@@ -603,7 +623,8 @@ fn run(table: &RunTable, cluster: &Cluster, notes: &mut Vec<String>) -> Result<R
         with_deepspeed: match table.framework.as_deref() {
             Some("megatron-lm") => Some(false),
             Some("megatron-deepspeed") => Some(true),
-            _ => None,
+            // Its runs were on V100 and A100; on what came later there is another reason for attention that is not fused.
+            _ => (cluster.gpu.compute > 80).then_some(false),
         },
     };
     notes.extend(run.usual_modes(&cluster.gpu));

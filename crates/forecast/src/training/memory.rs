@@ -30,10 +30,11 @@ impl Activations {
         let outside = if model.gated { (8.0 + norms) * hidden } else { 10.0 * hidden };
         let wide = |width: f64| if model.gated { (6.0 + gate) * width } else { 4.0 * width };
         let share = model.expert_share();
-        // A token stands once for each expert that it uses, before and after.
+        // A token stands once for each expert that it uses, before and after, on each rank that has a part of this expert.
+        let gathered = if run.ep > 1 { f64::from(run.etp) } else { 1.0 };
         let used = model.experts.map_or(0.0, |it| {
             share
-                * (f64::from(it.per_token) * (wide(f64::from(it.ffn)) + 2.0 * hidden)
+                * (f64::from(it.per_token) * (wide(f64::from(it.ffn)) + 2.0 * hidden * gathered)
                     + f64::from(it.shared) * wide(f64::from(it.ffn)))
         });
         let feed = (1.0 - share) * wide(f64::from(model.ffn)) + used;
@@ -149,7 +150,7 @@ pub(crate) fn memory(
         };
     let layer = of_layer.sum();
     // Layers that are gathered at one time: at work, fetched ahead, and the root's tables.
-    let live = if run.keeps_gathered() {
+    let live = if run.keeps_gathered() || run.gathers_once() {
         2.0 * parameters.sum()
     } else if run.zero == 3 {
         2.0 * (3.0 * layer + vocabulary)
@@ -203,8 +204,8 @@ impl State {
         let dp = dp.max(1.0);
         let part = |from: u32| if run.zero >= from { dp } else { 1.0 };
         let sharded = run.framework == Framework::Fsdp;
-        // FSDP keeps one copy in FP32, from which it makes what it gathers; the others keep 16 bits beside the optimizer's copy.
-        let weights = if sharded { 4.0 } else { 2.0 } / part(3);
+        // FSDP keeps its part of one copy in FP32, from which it makes what it gathers; the others keep 16 bits beside the optimizer's copy.
+        let weights = if sharded { 4.0 / part(1) } else { 2.0 / part(3) };
         let gradients = match (run.framework, run.precision) {
             (Framework::DeepSpeed, _) => 2.0,
             // Megatron-DeepSpeed's FP16 optimizer adds up in 16 bits, its BF16 optimizer keeps both.
@@ -216,7 +217,9 @@ impl State {
         let gradients = if run.keeps_gathered() { gradients } else { gradients / part(2) };
         // Megatron-DeepSpeed also keeps its part of the gradients in FP32 for the optimizer.
         let more = if run.is_megatron_deepspeed() { 4.0 } else { 0.0 };
-        let optimizer = if sharded { 8.0 } else { 12.0 + more } / part(1);
+        // The BF16 optimizer of Megatron-DeepSpeed shards its states without ZeRO, too (DeepSpeed, `bf16_optimizer.py`).
+        let states = if run.adds_apart() { dp } else { part(1) };
+        let optimizer = if sharded { 8.0 } else { 12.0 + more } / states;
         // The optimizer on the host works on FP32 copies of its part of the gradients.
         let (on_gpu, on_host) =
             if run.offload.optimizer { (0.0, optimizer + 4.0 / part(1)) } else { (optimizer, 0.0) };

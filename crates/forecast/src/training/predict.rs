@@ -103,7 +103,7 @@ impl<'a> Predictor<'a> {
         let groups = [
             ("tensor parallelism", tp, 1.0, sums(run.sequence_parallel)),
             ("data parallelism", dp * cp, tp, sums(run.zero > 0)),
-            ("expert parallelism", ep, tp, Collective::AllToAll),
+            ("expert parallelism", ep, f64::from(run.etp), Collective::AllToAll),
         ];
         let groups: Vec<(&str, Collective, Shape)> = groups
             .into_iter()
@@ -308,7 +308,9 @@ impl<'a> Predictor<'a> {
     /// The share of layers in which the CPU waits for the number of tokens of each expert before it starts more kernels: NCCL's
     /// all-to-all needs them on the host. `DeepEP` does not, but runs on InfiniBand and RoCE alone.
     fn waits_for_counts(&self, run: &Run) -> f64 {
-        let waits = run.ep > 1 && self.links.crosses(1.0, f64::from(run.ep)) && !self.links.sends_once();
+        let waits = run.ep > 1
+            && self.links.crosses(f64::from(run.etp), f64::from(run.ep))
+            && !self.links.sends_once();
         if waits { self.model.expert_share() } else { 0.0 }
     }
 
@@ -326,10 +328,17 @@ impl<'a> Predictor<'a> {
             exchanges.calls += if run.sequence_parallel { 4.0 } else { 2.0 };
         }
         if let Some(experts) = self.model.experts.filter(|_| run.ep > 1) {
-            let group = self.links.group(ep, 1.0);
+            let etp = f64::from(run.etp);
+            let group = self.links.group(ep, etp);
             let used = f64::from(experts.per_token);
             exchanges.expert = 2.0 * self.model.expert_share() * group.exchange(bytes / tp, used);
             exchanges.calls += 2.0;
+            if run.etp > 1 {
+                // The ranks with parts of an expert gather its tokens before, and add up after.
+                let parts = self.links.group(etp, 1.0);
+                exchanges.tensor += 2.0 * self.model.expert_share() * parts.gather(bytes / tp * used * etp);
+                exchanges.calls += 2.0;
+            }
         }
         if run.cp > 1 {
             let group = self.links.group(cp, tp);

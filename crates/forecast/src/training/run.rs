@@ -145,6 +145,8 @@ pub struct Run {
     pub cp: u32,
     /// Expert parallelism, inside of data parallelism.
     pub ep: u32,
+    /// Ranks over which one expert is split, with expert parallelism.
+    pub etp: u32,
     /// The stage of `ZeRO`; 3 for FSDP with full sharding.
     pub zero: u32,
     /// What rests in the memory of the host.
@@ -181,6 +183,11 @@ pub struct Run {
     /// Whether Megatron is that of DeepSpeed; `None` for what attention and `ZeRO` say.
     pub with_deepspeed: Option<bool>,
 }
+
+/// What a prediction takes where nothing says in which precision gradients are reduced: the time of one and the memory of the other.
+pub(crate) const SENT_IN_HALF: &str = "assumed: gradients sent in 16 bits, as NVIDIA's recipes do, from a buffer that has room for FP32; `reduce_dtype = \"fp32\"` is Megatron-LM's own default";
+/// What a plan takes, and writes down.
+const SUMMED_IN_HALF: &str = "chosen: gradients added up and sent in 16 bits, as NVIDIA's recipes do (--grad-reduce-in-bf16); `reduce_dtype = \"fp32\"` is Megatron-LM's own default";
 
 impl Run {
     /// The same run with its software said: another layout of it does not change what it runs with.
@@ -259,6 +266,12 @@ impl Run {
         self.framework == Framework::Fsdp && self.zero > 0 && self.pp > 1
     }
 
+    /// Whether FSDP keeps parameters, once gathered in 16 bits for the forward pass, until the backward pass is done: `SHARD_GRAD_OP`,
+    /// `reshard_after_forward=False`.
+    pub(crate) fn gathers_once(&self) -> bool {
+        self.framework == Framework::Fsdp && matches!(self.zero, 1 | 2)
+    }
+
     /// Whether the run is one of Megatron-DeepSpeed: Megatron of that time had no optimizer that is split over ranks.
     pub(crate) fn is_megatron_deepspeed(&self) -> bool {
         let megatron = self.framework == Framework::Megatron;
@@ -296,14 +309,27 @@ impl Run {
                 "assumed: CUDA_LAUNCH_BLOCKING=1, as published runs of {like} had; `launch_blocking = false` without it"
             ));
         }
-        let silent = self.reduces_half.is_none() && self.precision != Precision::Fp16;
-        if self.framework == Framework::Megatron && silent && !self.is_megatron_deepspeed() {
-            notes.push(
-                "assumed: gradients sent in 16 bits, as NVIDIA's recipes do, from a buffer that has room for FP32; `reduce_dtype = \"fp32\"` is Megatron-LM's own default"
-                    .to_owned(),
-            );
+        if self.leaves_reduction_open() {
+            notes.push(SENT_IN_HALF.to_owned());
         }
         notes
+    }
+
+    /// Whether nothing says in which precision Megatron reduces gradients.
+    fn leaves_reduction_open(&self) -> bool {
+        self.framework == Framework::Megatron
+            && self.reduces_half.is_none()
+            && self.precision != Precision::Fp16
+            && !self.is_megatron_deepspeed()
+    }
+
+    /// The same run with the settings that a plan writes where the job is silent, and what it says of them.
+    pub(crate) fn planned(self) -> (Self, Option<&'static str>) {
+        // Megatron before 2023 has no other way to add up.
+        if !self.leaves_reduction_open() || self.is_early_megatron() {
+            return (self, None);
+        }
+        (Self { reduces_half: Some(true), ..self }, Some(SUMMED_IN_HALF))
     }
 
     /// Whether selective recomputation is PyTorch's by operator: attention and every second product are kept. Megatron's keeps all
@@ -319,10 +345,15 @@ impl Run {
         (u64::from(heads / self.tp.max(1)) * u64::from(self.micro_batch)).is_multiple_of(4)
     }
 
-    /// Ranks over which the experts of a layer are split. With expert parallelism an expert is whole on its rank, and the ranks of
-    /// tensor parallelism hold different ones (`--expert-tensor-parallel-size 1`).
+    /// Ranks over which one expert is split: without expert parallelism those of tensor parallelism; with it, ranks of tensor parallelism
+    /// may hold different experts (`--expert-tensor-parallel-size 1`).
+    pub(crate) fn expert_width(&self) -> f64 {
+        f64::from(if self.ep > 1 { self.etp } else { self.tp })
+    }
+
+    /// Ranks over which the experts of a layer are split.
     pub(crate) fn expert_split(&self) -> f64 {
-        f64::from(if self.ep > 1 { self.ep } else { self.tp })
+        f64::from(self.ep) * self.expert_width()
     }
 
     /// Whether gradients of 16 bits are added to others in FP32 by kernels of their own: the BF16 optimizer of Megatron-DeepSpeed.

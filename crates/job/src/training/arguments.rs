@@ -172,13 +172,16 @@ fn sharding(options: &Options, place: &Place, draft: &mut Draft) {
     let half = if draft.text("run.precision") == Some("fp16") { "fp16" } else { "bf16" };
     draft.set("run.reduce_dtype", half, "accelerate", &fsdp.place, Weight::Follows);
     let words = fsdp.values.join(" ").to_ascii_lowercase();
-    let stage = if words.contains("shard_grad_op") || words.contains("hybrid_shard_zero2") || words == "2" {
-        2
-    } else if words.contains("no_shard") || words == "3" {
-        0
-    } else {
-        3
-    };
+    let kept =
+        options.get(&["reshard_after_forward", "fsdp_reshard_after_forward"]).is_some_and(|it| !it.is_on());
+    let stage =
+        if kept || words.contains("shard_grad_op") || words.contains("hybrid_shard_zero2") || words == "2" {
+            2
+        } else if words.contains("no_shard") || words == "3" {
+            0
+        } else {
+            3
+        };
     draft.state("run.zero", stage, &fsdp.called, &fsdp.place);
     if words.contains("hybrid") {
         draft.not_modelled("hybrid sharding (taken as full sharding over all GPUs)");

@@ -53,6 +53,7 @@ static TYPES: &[Type] = &[
     of("glm", true, false),
     of("glm4", true, false),
     of("chatglm", true, false),
+    of("dbrx", true, false),
     of("gpt_oss", true, false),
     of("smollm3", true, true),
     of("gpt2", false, true),
@@ -86,14 +87,37 @@ struct Reader<'a> {
     file: &'a str,
 }
 
+/// Parts in which some files keep what others write beside the rest.
+const PARTS: [&str; 2] = ["attn_config", "ffn_config"];
+
 impl Reader<'_> {
     /// The first of these names that has a whole number; `null` is none.
     fn number(&self, names: &[&str]) -> Option<(u64, Place)> {
         names.iter().find_map(|name| {
-            let node = self.tree.get(self.node, name).filter(|it| !self.tree.is_null(*it))?;
+            let node = self.given(name)?;
             let value = self.tree.text(node)?.trim().replace('_', "").parse().ok()?;
             Some((value, Place::new(self.file, self.tree.node(node).span.line)))
         })
+    }
+
+    /// What a name has, unless it is `null`.
+    fn given(&self, name: &str) -> Option<NodeId> {
+        let parts = PARTS.iter().filter_map(|it| self.tree.get(self.node, it));
+        std::iter::once(self.node)
+            .chain(parts)
+            .find_map(|it| self.tree.get(it, name).filter(|it| !self.tree.is_null(*it)))
+    }
+
+    /// The first of these names that the file has must have a whole number.
+    fn sound(&self, names: &[&str]) -> Result<(), String> {
+        let Some((name, node)) = names.iter().find_map(|it| Some((it, self.given(it)?))) else {
+            return Ok(());
+        };
+        if self.number(&[name]).is_some() {
+            return Ok(());
+        }
+        let (line, text) = (self.tree.node(node).span.line, self.tree.text(node).unwrap_or("a list"));
+        Err(format!("{}:{line}: `{name}` is {text}, which is not a number above 0", self.file))
     }
 
     fn count(&self, name: &str) -> Option<u64> {
@@ -138,7 +162,16 @@ pub(super) fn read(
         "mamba_d_state",
         "layers_block_type",
         "hybrid_override_pattern",
+        "attn_layer_period",
+        "block_types",
     ];
+    let hybrid =
+        ["jamba", "recurrent_gemma", "granitemoehybrid", "bamba", "falcon_h1", "zamba", "nemotron_h"];
+    if hybrid.iter().any(|it| kind.starts_with(it)) {
+        return Err(format!(
+            "{file}: is {kind}, with recurrent layers: plumb models decoders of transformer layers only"
+        ));
+    }
     if recurrent.iter().any(|it| tree.get(node, it).is_some_and(|it| !tree.is_null(it))) {
         return Err(format!("{file}: has Mamba layers: plumb models decoders of transformer layers only"));
     }
@@ -168,7 +201,7 @@ pub(super) fn read(
         Ok(value)
     };
     let layers = need("model.layers", &["num_hidden_layers", "n_layer", "num_layers", "n_layers"])?;
-    let hidden = need("model.hidden", &["hidden_size", "n_embd", "d_model"])?;
+    let hidden = need("model.hidden", &["hidden_size", "n_embd", "n_embed", "d_model"])?;
     let heads = need("model.heads", &["num_attention_heads", "n_head", "num_heads", "n_heads"])?;
     need("model.vocab", &["vocab_size", "padded_vocab_size"])?;
     if heads == 0 || layers == 0 || hidden == 0 {
@@ -176,15 +209,9 @@ pub(super) fn read(
     }
     let mut set = |key: &str, value: u64, place: &Place| draft.set(key, value, key, place, weight);
 
+    reader.sound(&WIDTHS)?;
     let (ffn, place) = reader
-        .number(&[
-            "intermediate_size",
-            "n_inner",
-            "ffn_dim",
-            "ffn_hidden_size",
-            "d_ff",
-            "feed_forward_proj_dim",
-        ])
+        .number(&WIDTHS)
         .or_else(|| Some((hidden.saturating_mul(reader.count("expansion_ratio")?), whole.clone())))
         .unwrap_or((hidden.saturating_mul(4), whole.clone()));
     // Qwen of the first generation counts gate and values together.
@@ -198,7 +225,13 @@ pub(super) fn read(
         let kv = if queries {
             Some((1, whole.clone()))
         } else {
-            reader.number(&["num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num"])
+            reader.number(&[
+                "num_key_value_heads",
+                "num_kv_heads",
+                "n_head_kv",
+                "multi_query_group_num",
+                "kv_n_heads",
+            ])
         };
         if let Some((kv, place)) = kv {
             set("model.kv_heads", kv, &place);
@@ -274,6 +307,17 @@ fn latent_attention(
     ))
 }
 
+/// How files call the width of the feed-forward part; where some layers have experts, first that of the others.
+const WIDTHS: [&str; 7] = [
+    "intermediate_size_mlp",
+    "intermediate_size",
+    "n_inner",
+    "ffn_dim",
+    "ffn_hidden_size",
+    "d_ff",
+    "feed_forward_proj_dim",
+];
+
 /// How files call the number of experts.
 const EXPERTS: [&str; 4] = ["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"];
 
@@ -282,7 +326,9 @@ fn layers_of_other_kinds(reader: &Reader<'_>, draft: &mut Draft) {
     let types =
         reader.tree.get(reader.node, "layer_types").map(|it| reader.tree.items(it)).unwrap_or_default();
     let has = |name: &str| types.iter().any(|it| reader.tree.text(*it) == Some(name));
-    if has("linear_attention") {
+    // Every so many layers have attention, the others a linear form of it.
+    let every = reader.count("full_attention_interval").is_some_and(|it| it > 1);
+    if has("linear_attention") || every {
         draft.not_modelled("layers of linear attention (taken as attention)");
     }
     if has("sliding_attention") || has("chunked_attention") {
@@ -309,19 +355,35 @@ fn experts(reader: &Reader<'_>, kind: &str, layers: u64, ffn: u64, weight: Weigh
         "moe_top_k",
         "top_k_experts",
     ]);
-    set("model.experts_per_token", used.map_or(2, |it| it.0).clamp(1, count));
-    let width = reader.count("moe_intermediate_size").unwrap_or(ffn).max(1);
+    set("model.experts_per_token", used.map_or(2, |it| it.0).max(1));
+    // Llama 4 calls the width of layers without experts `intermediate_size_mlp`, that of experts `intermediate_size`.
+    let own = || reader.given("intermediate_size_mlp").and_then(|_| reader.count("intermediate_size"));
+    let width = reader.count("moe_intermediate_size").or_else(own).unwrap_or(ffn).max(1);
     set("model.moe_ffn", width);
     let dense = reader.count("first_k_dense_replace").unwrap_or(0).min(layers);
-    let every = reader.number(&["decoder_sparse_step", "moe_layer_freq"]).map_or(1, |it| it.0.max(1));
+    let every = reader
+        .number(&["decoder_sparse_step", "moe_layer_freq", "interleave_moe_layer_step"])
+        .map_or(1, |it| it.0.max(1));
     let without =
         reader.tree.get(reader.node, "mlp_only_layers").map_or(0, |it| reader.tree.items(it).len() as u64);
     // Some list every layer: 1 for one with experts.
     let listed = reader.tree.get(reader.node, "moe_layer_freq").map_or(0, |it| {
         reader.tree.items(it).iter().filter(|it| reader.tree.text(**it) == Some("1")).count() as u64
     });
+    // Others name the layers that have experts.
+    let named = reader.given("moe_layers").map_or(0, |it| reader.tree.items(it).len() as u64);
     let counted = ((layers - dense) / every).saturating_sub(without);
-    set("model.moe_layers", if listed > 0 { listed } else { counted }.max(1));
+    set(
+        "model.moe_layers",
+        if named > 0 {
+            named
+        } else if listed > 0 {
+            listed
+        } else {
+            counted
+        }
+        .max(1),
+    );
     let shared = reader
         .count("n_shared_experts")
         .or_else(|| Some(reader.count("shared_expert_intermediate_size")?.div_ceil(width)));

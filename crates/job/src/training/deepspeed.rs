@@ -81,6 +81,11 @@ pub(super) fn read(
             None => {}
         }
     }
+    // AutoTP splits layers over ranks of tensor parallelism.
+    if let Some((size, place)) = reader.number(&["tensor_parallel", "autotp_size"])?.filter(|it| it.0 > 0) {
+        draft.state("run.tp", size, "tensor_parallel.autotp_size", &place);
+    }
+    neox(&reader, draft)?;
     precision(&reader, draft);
     if let Some((stage, place)) = reader.number(&["zero_optimization", "stage"])? {
         if stage > 3 {
@@ -123,6 +128,42 @@ pub(super) fn read(
         }
     }
     not_modelled(&reader, draft);
+    Ok(())
+}
+
+/// GPT-NeoX writes the layout and the shape of the model beside the settings of `DeepSpeed`, with `-` or `_`.
+fn neox(reader: &Reader<'_>, draft: &mut Draft) -> Result<(), String> {
+    let layout = ["pipe_parallel_size", "pipe-parallel-size", "model_parallel_size", "model-parallel-size"];
+    if layout.iter().all(|it| reader.node(&[it]).is_none()) {
+        return Ok(());
+    }
+    let whole = Place::new(reader.file, reader.first_line);
+    draft.set("run.framework", "megatron", "GPT-NeoX", &whole, Weight::Stated);
+    for (name, key) in [
+        ("pipe_parallel_size", "run.pp"),
+        ("model_parallel_size", "run.tp"),
+        ("seq_length", "run.seq"),
+        ("train_iters", "run.steps"),
+        ("num_layers", "model.layers"),
+        ("hidden_size", "model.hidden"),
+        ("num_attention_heads", "model.heads"),
+        ("num_kv_heads", "model.kv_heads"),
+        ("intermediate_size", "model.ffn"),
+        ("padded_vocab_size", "model.vocab"),
+    ] {
+        let hyphens = name.replace('_', "-");
+        for name in [name, &hyphens] {
+            // Without a pipeline it is 0.
+            if let Some((value, place)) = reader.number(&[name])?.filter(|it| it.0 > 0) {
+                draft.state(key, value, name, &place);
+            }
+        }
+    }
+    for name in ["checkpoint_activations", "checkpoint-activations"] {
+        if reader.on(&[name]) == Some(true) {
+            draft.set("run.recompute", "full", name, &whole, Weight::Stated);
+        }
+    }
     Ok(())
 }
 

@@ -193,14 +193,13 @@ fn batch(draft: &mut Draft) -> Result<(), String> {
             ));
         }
     }
-    let framework = draft.text("run.framework").unwrap_or("megatron").to_owned();
+    let megatron = draft.text("run.framework").is_none_or(|it| it.starts_with("megatron"));
     // Values left to the Hugging Face Trainer have its defaults.
-    let trainer = draft.has("batch.auto") || framework != "megatron";
+    let trainer = draft.has("batch.auto") || !megatron;
     match (micro, steps, global, dp) {
         // Frameworks accumulate nothing unless they are told to. A batch of a flag says nothing of how it is divided.
         (None, steps, Some(global), Some(dp))
-            if framework != "megatron"
-                && (steps.is_some() || draft.weight("run.global_batch") < Some(Weight::Flag)) =>
+            if !megatron && (steps.is_some() || draft.weight("run.global_batch") < Some(Weight::Flag)) =>
         {
             let each = dp.saturating_mul(steps.unwrap_or(1)).max(1);
             if global % each != 0 {

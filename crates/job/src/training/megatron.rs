@@ -28,7 +28,6 @@ static TABLES: &[&str] = &["account_for_embedding_in_pipeline_split", "account_f
 
 /// Options that change time or memory and that the model does not know.
 static NOT_MODELLED: &[&str] = &[
-    "expert_tensor_parallel_size",
     "tp_comm_overlap",
     "moe_token_dispatcher_type",
     "moe_enable_deepep",
@@ -102,7 +101,7 @@ pub(super) fn read(options: &Options, place: &Place, draft: &mut Draft) -> Resul
             None => open.push(setting.clone()),
         }
     }
-    draft.set("run.framework", "megatron", "Megatron", place, Weight::Stated);
+    draft.set("run.framework", which(options), "Megatron", place, Weight::Stated);
     model(options, place, draft, &mut open);
     experts(options, draft, &mut open);
     if let Some(each) = options.get(&["num_layers_per_virtual_pipeline_stage"])
@@ -117,24 +116,13 @@ pub(super) fn read(options: &Options, place: &Place, draft: &mut Draft) -> Resul
     {
         draft.state("run.vpp", n, &vpp.called, &vpp.place);
     }
+    stages(options, place, draft);
     sharding(options, place, draft);
     run(options, place, draft);
     for name in NOT_MODELLED {
         // What these say is taken without them, too.
-        let usual = match *name {
-            // Experts are taken as whole on a rank where they are divided at all.
-            "expert_tensor_parallel_size" => {
-                if draft.number("run.ep").is_some_and(|it| it > 1) {
-                    Some(1)
-                } else {
-                    draft.number("run.tp")
-                }
-            }
-            _ => None,
-        };
         let own = |it: &&Setting| {
-            (usual.is_none() || it.number() != usual)
-                && !(TABLES.contains(name) && splits_evenly(options, draft))
+            !(TABLES.contains(name) && splits_evenly(options, draft))
                 && !(*name == "pipeline_model_parallel_layout" && is_usual_layout(it, draft))
         };
         if options.get(&[name]).filter(|it| it.is_on()).as_ref().is_some_and(own) {
@@ -145,6 +133,81 @@ pub(super) fn read(options: &Options, place: &Place, draft: &mut Draft) -> Resul
         draft.not_modelled(&format!("--optimizer {} (memory is that of Adam)", optimizer.text()));
     }
     if open.is_empty() { Ok(()) } else { Err(open) }
+}
+
+/// Options that Megatron-LM got with or after fused attention: what has them and no flash attention is not the Megatron-DeepSpeed of 2022.
+static LATER: &[&str] = &[
+    "attention_backend",
+    "grad_reduce_in_bf16",
+    "main_grads_dtype",
+    "use_distributed_optimizer",
+    "overlap_grad_reduce",
+    "overlap_param_gather",
+    "transformer_impl",
+    "use_mcore_models",
+    "context_parallel_size",
+];
+
+/// Which Megatron it is, where its options say so.
+fn which(options: &Options) -> &'static str {
+    let later = LATER.iter().any(|it| options.get(&[it]).is_some());
+    match options.on(&["deepspeed"]) {
+        _ if fused(options) => "megatron",
+        true => "megatron-deepspeed",
+        false if later => "megatron-lm",
+        false => "megatron",
+    }
+}
+
+/// Whether attention is fused. Releases before 2023 have options for it; later ones use it unless told otherwise.
+fn fused(options: &Options) -> bool {
+    let early = options.count(&[
+        "deepspeed",
+        "ddp_impl",
+        "checkpoint_activations",
+        "data_impl",
+        "checkpoint_num_layers",
+    ]) > 0;
+    let asked = options.on(&[
+        "use_flash_attn",
+        "use_flash_attn_v2",
+        "use_flash_attn_v1",
+        "use_flash_attn_triton",
+        "use_flash_attn_builder",
+    ]);
+    let backend = options.get(&["attention_backend"]).map_or("auto", Setting::text);
+    // Megatron's own layers have plain attention.
+    let plain = options.get(&["transformer_impl"]).is_some_and(|it| it.text() == "local");
+    asked || (!early && !plain && !matches!(backend, "unfused" | "local"))
+}
+
+/// Megatron-LM refuses stages that are not equal, unless an option says how layers are divided; `DeepSpeed`'s pipeline does not.
+fn stages(options: &Options, place: &Place, draft: &mut Draft) {
+    let divided = [
+        "pipeline_model_parallel_layout",
+        "decoder_first_pipeline_num_layers",
+        "decoder_last_pipeline_num_layers",
+        "decoder_pipeline_manual_split_list",
+    ];
+    if options.on(&["deepspeed"]) || options.count(&divided) > 0 {
+        return;
+    }
+    let Some(layers) = draft.number("model.layers") else { return };
+    let pp = draft.number("run.pp").unwrap_or(1).max(1);
+    let counted = layers.saturating_add(options.count(TABLES) as u64);
+    if !counted.is_multiple_of(pp) {
+        draft.conflicts.push(format!(
+            "Megatron refuses {layers} layers in {pp} stages that are not equal ({place}): --pipeline-model-parallel-layout divides them"
+        ));
+        return;
+    }
+    let each = options.number(&["num_layers_per_virtual_pipeline_stage"]).filter(|it| *it > 0);
+    if let Some(each) = each.filter(|it| !(counted / pp).is_multiple_of(*it)) {
+        draft.conflicts.push(format!(
+            "Megatron refuses --num-layers-per-virtual-pipeline-stage {each} ({place}): a stage has {} layers",
+            counted / pp
+        ));
+    }
 }
 
 /// Whether embedding and head count as a layer each and all stages are then equal.
@@ -281,6 +344,12 @@ fn experts(options: &Options, draft: &mut Draft, open: &mut Vec<Setting>) {
         None => Some(layers),
     };
     set(draft, "model.moe_layers", counted.unwrap_or(layers).clamp(1, layers.max(1)));
+    // Experts are split as the rest is, unless it is said otherwise.
+    if draft.number("run.ep").is_some_and(|it| it > 1)
+        && let Some(etp) = options.number(&["expert_tensor_parallel_size"]).or_else(|| draft.number("run.tp"))
+    {
+        set(draft, "run.etp", etp);
+    }
     let shared = options.number(&["moe_shared_expert_intermediate_size"]).map_or(0, |it| it.div_ceil(width));
     set(draft, "model.shared_experts", shared);
 }
@@ -362,22 +431,7 @@ fn run(options: &Options, place: &Place, draft: &mut Draft) {
     if options.on(&["sequence_parallel"]) {
         draft.set("run.sequence_parallel", true, "--sequence-parallel", place, Weight::Stated);
     }
-    // Releases before 2023 have these options; later ones use fused attention unless told otherwise.
-    let early = options.count(&[
-        "deepspeed",
-        "ddp_impl",
-        "checkpoint_activations",
-        "data_impl",
-        "checkpoint_num_layers",
-    ]) > 0;
-    let backend = options.get(&["attention_backend"]).map_or("auto", Setting::text);
-    let flash = options.on(&[
-        "use_flash_attn",
-        "use_flash_attn_v2",
-        "use_flash_attn_v1",
-        "use_flash_attn_triton",
-        "use_flash_attn_builder",
-    ]) || (!early && !matches!(backend, "unfused" | "local"));
+    let flash = fused(options);
     draft.set("run.flash_attention", flash, "--use-flash-attn", place, Weight::Stated);
     draft.set(
         "run.overlap",

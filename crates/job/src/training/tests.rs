@@ -402,6 +402,115 @@ fn what_cannot_be_assumed_is_asked_for() {
     );
 }
 
+/// A line of Megatron's options, with more of them.
+fn megatron(more: &str) -> Result<Finished, String> {
+    let line = format!(
+        "torchrun --nproc_per_node=8 --nnodes=2 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --vocab-size 32000 --seq-length 2048 --micro-batch-size 1 --global-batch-size 128 --bf16 {more}\n"
+    );
+    job_with(&[], &[("train.sh", &line)], &[("cluster.instance", json!("p5.48xlarge"))])
+}
+
+#[test]
+fn options_say_which_megatron_it_is() {
+    let run = |more: &str| megatron(more).unwrap().job["run"].clone();
+    for (more, framework, fused) in [
+        ("", "megatron", true),
+        ("--use-distributed-optimizer --attention-backend unfused", "megatron-lm", false),
+        ("--use-distributed-optimizer --transformer-impl local", "megatron-lm", false),
+        ("--deepspeed --zero-stage 1", "megatron-deepspeed", false),
+        ("--deepspeed --zero-stage 1 --use-flash-attn", "megatron", true),
+    ] {
+        let run = run(more);
+        assert_eq!(
+            (&run["framework"], &run["flash_attention"]),
+            (&json!(framework), &json!(fused)),
+            "{more}"
+        );
+    }
+}
+
+#[test]
+fn experts_are_split_as_the_rest_unless_it_is_said() {
+    let experts = "--tensor-model-parallel-size 4 --num-experts 8 --expert-model-parallel-size 4";
+    let etp = |more: &str| megatron(&format!("{experts} {more}")).unwrap().job["run"]["etp"].clone();
+    assert_eq!(etp(""), 4);
+    assert_eq!(etp("--expert-tensor-parallel-size 1"), 1);
+    let alone = "--tensor-model-parallel-size 4 --num-experts 8";
+    assert_eq!(megatron(alone).unwrap().job["run"]["etp"], Value::Null);
+}
+
+#[test]
+fn stages_that_megatron_refuses_are_named() {
+    let error = megatron("--pipeline-model-parallel-size 5").unwrap_err();
+    assert!(error.contains("Megatron refuses 32 layers in 5 stages that are not equal"), "{error}");
+    let error =
+        megatron("--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 3").unwrap_err();
+    assert!(
+        error.contains("--num-layers-per-virtual-pipeline-stage 3") && error.contains("8 layers"),
+        "{error}"
+    );
+    for fine in [
+        "--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 2",
+        "--pipeline-model-parallel-size 5 --decoder-first-pipeline-num-layers 4",
+        "--pipeline-model-parallel-size 5 --deepspeed --zero-stage 1",
+    ] {
+        megatron(fine).unwrap();
+    }
+}
+
+#[test]
+fn fsdp_that_does_not_reshard_is_zero_2() {
+    let file = |reshard: bool| {
+        let text = format!(
+            r#"{{"output_dir": "o", "bf16": true, "fsdp": "full_shard auto_wrap", "fsdp_config": {{"version": 2, "reshard_after_forward": {reshard}}}, "per_device_train_batch_size": 4}}"#
+        );
+        job(&[("args.json", &text)]).unwrap().job["run"]["zero"].clone()
+    };
+    assert_eq!((file(false), file(true)), (json!(2), json!(3)));
+}
+
+#[test]
+fn what_splits_layers_beside_deepspeed_is_read() {
+    let tp = r#"{"bf16": {"enabled": true}, "tensor_parallel": {"autotp_size": 4}, "zero_optimization": {"stage": 1}, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4, "train_batch_size": 8}"#;
+    let run = job(&[("ds.json", tp)]).unwrap().job["run"].clone();
+    assert_eq!(
+        (&run["tp"], &run["global_batch"], &run["framework"]),
+        (&json!(4), &json!(8), &json!("deepspeed"))
+    );
+    let neox = r#"{"pipe_parallel_size": 0, "model-parallel-size": 2, "num_layers": 44, "hidden_size": 6144, "num_attention_heads": 64, "seq_length": 2048, "train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 1}, "fp16": {"enabled": true}}"#;
+    let neox = job_with(&[], &[("neox.json", neox)], &[("cluster.instance", json!("p4d.24xlarge"))]).unwrap().job;
+    assert_eq!(
+        (&neox["run"]["tp"], &neox["run"]["seq"], &neox["run"]["framework"]),
+        (&json!(2), &json!(2048), &json!("megatron"))
+    );
+    assert_eq!(neox["model"]["layers"], 44);
+}
+
+#[test]
+fn widths_and_layers_of_experts_are_those_of_the_family() {
+    let maverick = r#"{"model_type": "llama4", "text_config": {"model_type": "llama4_text", "head_dim": 128, "hidden_size": 5120, "interleave_moe_layer_step": 2, "intermediate_size": 8192, "intermediate_size_mlp": 16384, "num_attention_heads": 40, "num_experts_per_tok": 1, "num_hidden_layers": 48, "num_key_value_heads": 8, "num_local_experts": 128, "vocab_size": 202048}}"#;
+    let model = shape(maverick);
+    assert_eq!(
+        (&model["ffn"], &model["moe_ffn"], &model["moe_layers"], &model["shared_experts"]),
+        (&json!(16384), &json!(8192), &json!(24), &json!(1))
+    );
+    let dbrx = r#"{"model_type": "dbrx", "d_model": 6144, "n_heads": 48, "n_layers": 40, "vocab_size": 100352, "attn_config": {"kv_n_heads": 8}, "ffn_config": {"ffn_hidden_size": 10752, "moe_num_experts": 16, "moe_top_k": 4}}"#;
+    let model = shape(dbrx);
+    assert_eq!(
+        (&model["kv_heads"], &model["ffn"], &model["experts"], &model["experts_per_token"]),
+        (&json!(8), &json!(10752), &json!(16), &json!(4))
+    );
+    let bloom = r#"{"model_type": "bloom", "n_embed": 14336, "n_layer": 70, "num_attention_heads": 112, "vocab_size": 250880}"#;
+    assert_eq!(shape(bloom)["hidden"], 14336);
+    for (config, reason) in [
+        (LLAMA.replace("14336", "-11008"), "`intermediate_size` is -11008, which is not a number above 0"),
+        (LLAMA.replace("\"llama\"", "\"jamba\""), "is jamba, with recurrent layers"),
+    ] {
+        let error = job(&[("config.json", &config)]).unwrap_err();
+        assert!(error.contains(reason), "{error}");
+    }
+}
+
 #[test]
 fn circles_and_damaged_files_are_named() {
     let kind = |name: &str, body: &str| recognise(&text(name, body));

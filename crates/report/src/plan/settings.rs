@@ -55,12 +55,23 @@ impl Target {
             )
         };
         let plain = run.model_ranks() == 1;
+        let name = match self {
+            Self::DeepSpeed => "DeepSpeed's JSON",
+            _ => "TrainingArguments with FSDP",
+        };
+        let elsewhere = if self == Self::Fsdp { ", or use --emit torchtitan" } else { "" };
         match self {
             Self::Megatron => Ok(lines(&megatron(job))),
+            Self::DeepSpeed | Self::Fsdp if run.ep > 1 => Err(format!(
+                "{name} has no expert parallelism, which the best layout uses: fix it with --fix ep=1{elsewhere}"
+            )),
+            Self::DeepSpeed | Self::Fsdp if run.precision == Precision::Fp8 => {
+                Err(format!("{name} has no FP8: set `precision` in [run] to bf16{elsewhere}"))
+            }
             Self::DeepSpeed if plain => pretty(&deepspeed(job)),
-            Self::DeepSpeed => Err(split("DeepSpeed's JSON")),
+            Self::DeepSpeed => Err(split(name)),
             Self::Fsdp if plain => pretty(&fsdp(job)),
-            Self::Fsdp => Err(format!("{}, or use --emit torchtitan", split("TrainingArguments with FSDP"))),
+            Self::Fsdp => Err(format!("{}{elsewhere}", split(name))),
             Self::Torchtitan => Ok(torchtitan(job)),
         }
     }
@@ -329,5 +340,9 @@ fn torchtitan(job: &Job) -> String {
         text.push_str(&format!("expert_parallel_degree = {}\n", run.ep));
     }
     text.push_str(&format!("\n[activation_checkpoint]\nmode = \"{}\"\n", run.recompute.name()));
+    if run.precision == Precision::Fp8 {
+        // Its kernels for scales are fused by the compiler (`docs/float8.md`).
+        text.push_str("\n[model]\nconverters = [\"quantize.linear.float8\"]\n\n[compile]\nenable = true\n");
+    }
     text
 }
