@@ -7,9 +7,8 @@ use crate::fleet::Host;
 use crate::judge::{Class, Culprit, Finding};
 use crate::reference::Reference;
 
-/// How far measurements of one machine by itself lie apart: their standard deviation, as a part of what it reaches. None where nothing
-/// was measured twice.
-pub(crate) fn scatter(rates: &[Vec<f64>]) -> Option<f64> {
+/// How far measurements of one machine by itself lie apart: their standard deviation, as a part of what it reaches.
+fn scatter(rates: &[Vec<f64>]) -> Option<f64> {
     let (mut squares, mut of) = (0.0, 0);
     for own in rates.iter().filter(|it| it.len() > 1) {
         let mean = own.iter().sum::<f64>() / as_f64(own.len());
@@ -19,19 +18,43 @@ pub(crate) fn scatter(rates: &[Vec<f64>]) -> Option<f64> {
     (of > 0).then(|| (squares / as_f64(of)).sqrt())
 }
 
+/// What the best of so many measurements scatters, as a part of what one does: of a normal distribution.
+const OF_BEST: [f64; 3] = [1.0, 0.83, 0.75];
+
+/// How far the best measurements of machines lie apart, and from how many measurements that is known.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scatter {
+    spread: f64,
+    of: usize,
+}
+
+/// None where nothing was measured twice.
+pub(crate) fn scatter_of_best(rates: &[Vec<f64>]) -> Option<Scatter> {
+    let times = rates.iter().map(Vec::len).filter(|it| *it > 0).min()?;
+    let spread = scatter(rates)? * OF_BEST[(times - 1).min(OF_BEST.len() - 1)];
+    Some(Scatter { spread, of: rates.iter().map(Vec::len).sum() })
+}
+
+/// Whether a machine is so slow by itself that it should be measured again.
+pub(crate) fn is_in_doubt(rates: &[Option<f64>]) -> bool {
+    let reference = Reference::of(rates.iter().copied().flatten());
+    reference.is_some_and(|it| rates.iter().flatten().any(|rate| it.is_doubtful(*rate, rates.len())))
+}
+
 /// Machines that are slow by themselves. `scatter`: how far measurements of one machine lie apart, where that is known.
 pub(crate) fn local(
     hosts: &[Host],
     rates: &[Option<f64>],
     least: Option<GigabytesPerSecond>,
-    scatter: Option<f64>,
+    scatter: Option<Scatter>,
 ) -> Vec<Finding> {
     // What few machines reach may lie close together by luck.
     let reference = Reference::of(rates.iter().copied().flatten())
-        .map(|it| Reference { spread: it.spread.max(scatter.unwrap_or(0.0)), ..it });
+        .map(|it| Reference { spread: it.spread.max(scatter.map_or(0.0, |it| it.spread)), ..it });
+    let measured = scatter.map_or(rates.len(), |it| it.of.max(rates.len()));
     let slow = |rate: Option<f64>| {
         let below = rate.is_none_or(|rate| least.is_some_and(|least| rate < least.0));
-        below || reference.is_some_and(|it| it.is_far(rate, rates.len()))
+        below || reference.is_some_and(|it| it.is_far_with(rate, rates.len(), measured))
     };
     let each = hosts.iter().zip(rates);
     each.filter(|(_, rate)| slow(**rate))

@@ -37,6 +37,9 @@ pub(crate) const TIMES: usize = 3;
 /// In a small fleet with few NICs three slow measurements of three may still be chance: so many at most.
 pub(crate) const MOST_TIMES: usize = 6;
 
+/// The largest standard deviation in which a NIC is looked for that is slow on all machines: it has many measurements.
+const MOST_SPREAD_OF_RAILS: f64 = 0.08;
+
 /// Different pairs in which a NIC is slow before it is that of all machines, and which part of its measurements.
 const RAIL_PAIRS: usize = 3;
 const RAIL_SHARE: f64 = 0.75;
@@ -53,11 +56,23 @@ pub(crate) struct Rail {
     failed: usize,
     /// Whether more pairs showed it than one or two machines with a bad NIC are in.
     sure: bool,
+    /// NICs of a machine.
+    nics: usize,
 }
 
 impl Rail {
     pub(crate) const fn is_sure(&self) -> bool {
         self.sure
+    }
+
+    /// What all machines together lose by it, as a part of what they would reach.
+    pub(crate) fn costs(&self) -> f64 {
+        (1.0 - self.share) / as_f64(self.nics)
+    }
+
+    /// Whether it fails rather than being slow.
+    pub(crate) const fn fails(&self) -> bool {
+        2 * self.failed > self.of
     }
 
     /// As an accusation, in a fleet of so many machines.
@@ -81,9 +96,9 @@ impl Rail {
 pub(crate) fn rails<'a>(samples: impl Iterator<Item = &'a NicSample>) -> Vec<Rail> {
     let samples: Vec<&NicSample> = samples.collect();
     let reference = Reference::of(samples.iter().filter_map(|it| it.rate));
-    let Some(reference) = reference.filter(|it| it.spread <= MOST_SPREAD) else { return Vec::new() };
+    let Some(reference) = reference.filter(|it| it.spread <= MOST_SPREAD_OF_RAILS) else { return Vec::new() };
     // Few measurements may scatter further than they show.
-    let quiet = reference.spread_at_most <= MOST_SPREAD;
+    let quiet = reference.spread_at_most <= MOST_SPREAD_OF_RAILS;
     let mut by_nic: BTreeMap<usize, Vec<&NicSample>> = BTreeMap::new();
     for it in &samples {
         by_nic.entry(it.nic).or_default().push(it);
@@ -111,7 +126,7 @@ pub(crate) fn rails<'a>(samples: impl Iterator<Item = &'a NicSample>) -> Vec<Rai
         shares.sort_by(f64::total_cmp);
         let failed = slow.iter().filter(|it| it.rate.is_none()).count();
         let share = median(&shares)?;
-        Some(Rail { nic, share, slow: slow.len(), of: own.len(), failed, sure })
+        Some(Rail { nic, share, slow: slow.len(), of: own.len(), failed, sure, nics })
     };
     let rails: Vec<Rail> = by_nic.into_iter().filter_map(rail).collect();
     if 2 * rails.len() > nics { Vec::new() } else { rails }
@@ -213,15 +228,28 @@ fn ends(sample: &NicSample) -> [(Host, usize); 2] {
     sample.pair.hosts().map(|it| (it, sample.nic))
 }
 
-/// Machines with a NIC that was slow in all its measurements; none where they scatter far, or half of all machines have one: then NICs
-/// are slow by chance.
+/// Machines with a NIC that was slow in all its measurements; none where half of all machines have one: then NICs are slow by chance.
+/// Where they scatter far, those that fail, which no scatter does.
 pub(crate) fn slow(samples: &[NicSample]) -> Vec<Host> {
-    let reference = Reference::of(samples.iter().filter_map(|it| it.rate));
-    let Some(reference) = reference.filter(|it| it.spread <= MOST_SPREAD) else { return Vec::new() };
-    let far = |it: &&NicSample| reference.is_far(it.rate, samples.len());
+    let Some(reference) = Reference::of(samples.iter().filter_map(|it| it.rate)) else { return Vec::new() };
+    let quiet = reference.spread <= MOST_SPREAD;
+    let far = |it: &NicSample| match it.rate {
+        None => true,
+        rate => quiet && reference.is_far(rate, samples.len()),
+    };
     let fine: BTreeSet<(Host, usize)> = samples.iter().filter(|it| !far(it)).flat_map(ends).collect();
     let all: BTreeSet<Host> = samples.iter().flat_map(|it| it.pair.hosts()).collect();
-    let slow = samples.iter().flat_map(ends).filter(|it| !fine.contains(it)).map(|it| it.0);
-    let slow: BTreeSet<Host> = slow.collect();
+    let mut by_nic: BTreeMap<usize, BTreeSet<Pair>> = BTreeMap::new();
+    for it in samples.iter().filter(|it| far(it)) {
+        by_nic.entry(it.nic).or_default().insert(it.pair);
+    }
+    let mut slow: BTreeSet<Host> = BTreeSet::new();
+    for (nic, pairs) in by_nic {
+        let bad = |it: &Host| !fine.contains(&(*it, nic));
+        let ends: BTreeSet<Host> = pairs.iter().flat_map(|it| it.hosts()).filter(bad).collect();
+        // One machine that is in several of them, and in all, explains its partners.
+        let one = ends.iter().find(|host| pairs.len() > 1 && pairs.iter().all(|it| it.has(**host)));
+        slow.extend(one.map_or_else(|| ends.clone(), |it| BTreeSet::from([*it])));
+    }
     if 2 * slow.len() > all.len() { Vec::new() } else { slow.into_iter().collect() }
 }

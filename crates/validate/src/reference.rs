@@ -25,6 +25,8 @@ pub struct Reference {
 /// A loss that training would notice, and that no quiet fleet shows by chance: of 360 pairs of ten healthy H100 machines none lay
 /// 10 % below the median (all-pairs runs of xxrjun/nccl-tests-cluster).
 const LOSS: f64 = 0.1;
+/// What misses this much is measured again, however far the fleet scatters.
+const DOUBTFUL: f64 = 0.2;
 /// In standard deviations: measurements that are lower say nothing about what is normal.
 const SIGMAS: f64 = 3.0;
 /// A measurement clears if it is this many standard deviations above what is slow, but not nearer to what is normal than `CLEAR`.
@@ -121,11 +123,22 @@ impl Reference {
 
     /// Whether a single measurement, one of so many, is lower than chance makes any of them.
     pub fn is_far(&self, rate: Option<f64>, of: usize) -> bool {
+        self.is_far_with(rate, of, of)
+    }
+
+    /// The same, where the spread was taken from so many measurements.
+    pub(crate) fn is_far_with(&self, rate: Option<f64>, of: usize, measured: usize) -> bool {
         // The tail of a normal distribution: one of n lies beyond sqrt(2 ln n) deviations; 1.5 more for one fleet in a hundred.
-        // The deviation itself is taken from as many measurements, and uncertain where they are few.
-        let of = as_f64(of.max(2));
-        let sigmas = ((2.0 * of.ln()).sqrt() + 1.5) * (1.0 + 2.0 / of.sqrt());
+        // The deviation itself is uncertain where measurements are few.
+        let (of, measured) = (as_f64(of.max(2)), as_f64(measured.max(2)));
+        let sigmas = ((2.0 * of.ln()).sqrt() + 1.5) * (1.0 + 2.0 / measured.sqrt());
         rate.is_none_or(|it| it < self.normal * (1.0 - LOSS.max(sigmas * self.spread)))
+    }
+
+    /// Whether it is so low that another measurement is worth its time: chance makes one so low in one of ten fleets.
+    pub(crate) fn is_doubtful(&self, rate: f64, of: usize) -> bool {
+        let sigmas = (2.0 * as_f64(of.max(2)).ln()).sqrt() + 1.0;
+        rate < self.normal * (1.0 - LOSS.max((sigmas * self.spread).min(DOUBTFUL)))
     }
 
     /// A rate as a part of what is normal.

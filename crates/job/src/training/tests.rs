@@ -478,7 +478,8 @@ fn what_splits_layers_beside_deepspeed_is_read() {
         (&json!(4), &json!(8), &json!("deepspeed"))
     );
     let neox = r#"{"pipe_parallel_size": 0, "model-parallel-size": 2, "num_layers": 44, "hidden_size": 6144, "num_attention_heads": 64, "seq_length": 2048, "train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 1}, "fp16": {"enabled": true}}"#;
-    let neox = job_with(&[], &[("neox.json", neox)], &[("cluster.instance", json!("p4d.24xlarge"))]).unwrap().job;
+    let neox =
+        job_with(&[], &[("neox.json", neox)], &[("cluster.instance", json!("p4d.24xlarge"))]).unwrap().job;
     assert_eq!(
         (&neox["run"]["tp"], &neox["run"]["seq"], &neox["run"]["framework"]),
         (&json!(2), &json!(2048), &json!("megatron"))

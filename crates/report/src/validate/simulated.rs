@@ -184,6 +184,8 @@ fn unexplained(validation: &Validation) -> String {
         "a launch of all machines failed"
     } else if validation.contradicts() {
         "a launch of all machines was too slow"
+    } else if validation.keeps_losing() && fleet.len() < 4 {
+        "a percent and more of the segments is sent again in most launches of all, and so few machines do not tell whose fault it is"
     } else if validation.keeps_losing() {
         "one machine sends far more again than the others in most launches of all"
     } else if enough {

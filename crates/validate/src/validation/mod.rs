@@ -4,6 +4,7 @@ mod one_by_one;
 mod record;
 mod together;
 
+use crate::alone;
 use crate::fleet::{Fleet, Host, Pair};
 use crate::judge::{Class, Culprit, Finding, Question, Split};
 use crate::measured::{Measured, Repeated};
@@ -122,7 +123,8 @@ impl Validation {
         let reached =
             |it: &Host| self.local.as_ref().is_some_and(|all| all.get(it.0).copied().flatten().is_some());
         // Machines run at the same time: with everybody it takes no longer, and shows how far each scatters by itself.
-        let again: Vec<Host> = match (self.local_again, slow.iter().any(reached)) {
+        let doubtful = self.scope.compare_local && self.local.as_deref().is_some_and(alone::is_in_doubt);
+        let again: Vec<Host> = match (self.local_again, doubtful || slow.iter().any(reached)) {
             (0 | 1, true) => fleet.hosts().collect(),
             (0, false) => slow,
             _ => Vec::new(),
@@ -191,7 +193,7 @@ impl Validation {
                 return Some(Step::All(rest));
             }
             // Groups explain what pairs showed, and a rail what all miss: more of them would say the same.
-            let explained = self.split().is_some() || !self.rails().is_empty();
+            let explained = self.split().is_some() || self.rails_explain();
             return if low && (self.differs() || self.contradicts()) && !explained {
                 self.unexplained().filter(|_| tells)
             } else {

@@ -3,8 +3,8 @@
 use super::{Validation, hosts_of};
 use crate::fleet::{Host, Pair};
 use crate::judge::{Class, Culprit, Finding};
+use crate::measured::CLOSE;
 use crate::nics::{self, NicSample, Rail};
-use crate::rounds;
 use crate::step::Step;
 
 impl Validation {
@@ -69,6 +69,32 @@ impl Validation {
         self.rails().iter().filter(|it| !it.is_sure() && !explained(it.nic)).map(|it| it.nic).collect()
     }
 
+    /// Machines whose NICs were measured with accused machines alone: what is slow there may be the other's.
+    fn measured_with_suspects_only(&self) -> Vec<Host> {
+        let accused = self.accused_by_pairs();
+        let clean = |host: Host| {
+            let other =
+                |it: &NicSample| it.pair.hosts().iter().all(|it| *it == host || !accused.contains(it));
+            self.nics.iter().any(|it| it.pair.has(host) && other(it))
+        };
+        let known = |it: &Host| (1..nics::TIMES).contains(&self.times_of_nics(*it));
+        self.fit().into_iter().filter(|it| known(it) && !accused.contains(it) && !clean(*it)).collect()
+    }
+
+    /// These with each other, the last one with another that nothing accuses.
+    fn beside_suspects(&self, mut unseen: Vec<Host>) -> Vec<Pair> {
+        let accused = self.accused_by_pairs();
+        let free = |it: &Host| !accused.contains(it) && !unseen.contains(it);
+        let spare = self.fit().into_iter().find(free);
+        if unseen.len() % 2 == 1 {
+            match spare {
+                Some(spare) => unseen.push(spare),
+                None => unseen.truncate(unseen.len() - 1),
+            }
+        }
+        unseen.chunks_exact(2).map(|it| Pair::new(it[0], it[1])).collect()
+    }
+
     fn accused_by_pairs(&self) -> Vec<Host> {
         let findings = &self.search.judgement().findings;
         findings.iter().flat_map(|it| hosts_of(self.search.fleet(), it.culprit)).collect()
@@ -82,6 +108,15 @@ impl Validation {
         let accused = self.accused_by_pairs();
         let bad = |it: &NicSample| it.pair.hosts().iter().any(|it| accused.contains(it));
         nics::rails(self.nics.iter().filter(|it| !bad(it)))
+    }
+
+    /// Whether what is slow on all machines is all that they miss together. One that fails may end a launch of all.
+    pub(super) fn rails_explain(&self) -> bool {
+        let rails = self.rails();
+        let costs: f64 = rails.iter().map(Rail::costs).sum();
+        let near = |(rate, needed): (f64, f64)| rate >= needed * (1.0 - costs) * (1.0 - CLOSE);
+        let reaches = self.all.rate().zip(self.needed()).is_none_or(near);
+        !rails.is_empty() && (reaches || rails.iter().any(Rail::fails))
     }
 
     /// What single NICs reached, but for those that are slow on all machines.
@@ -128,6 +163,10 @@ impl Validation {
             .filter(|it| times(*it) == 0 || again(*it) || in_doubt(*it) && times(*it) < most(*it))
             .collect();
         if accused.is_empty() {
+            let unseen = self.measured_with_suspects_only();
+            if !unseen.is_empty() && self.scope.every_nic && !self.is_noisy() {
+                return self.beside_suspects(unseen);
+            }
             // Other pairs than before: two machines with the same bad NIC look like a rail to their partners.
             let fit = self.fit();
             let round = fit.iter().map(|it| times(*it)).min().unwrap_or(0);
@@ -153,10 +192,13 @@ impl Validation {
         }
         pairs.push(Pair::new(one, other));
         if self.scope.every_nic && !self.is_noisy() {
-            let taken: Vec<Host> = pairs.iter().flat_map(|it| it.hosts()).collect();
+            // The partners of accused machines too: with these alone nothing would say whose a slow NIC is.
             let mut rest = self.nics_not_measured();
-            rest.retain(|it| !taken.contains(it) && !everybody.contains(it));
-            pairs.extend(rounds::tournament(&rest, 0, self.search.limits().seed));
+            rest.retain(|it| *it != one && *it != other && !everybody.contains(it));
+            match rest[..] {
+                [last] => pairs.push(Pair::new(last, one)),
+                _ => pairs.extend(nics::everybody(&rest, 0, self.search.limits().seed)),
+            }
         }
         pairs
     }

@@ -1,7 +1,7 @@
 //! Takes what a launch measured.
 
 use super::Validation;
-use crate::alone::{local, scatter};
+use crate::alone::{local, scatter_of_best};
 use crate::fleet::{Host, Pair};
 use crate::judge::Culprit;
 use crate::measured::{Measured, Repeated};
@@ -93,7 +93,7 @@ impl Validation {
         }
         let all: Vec<Host> = self.search.fleet().hosts().collect();
         let rates = self.local.as_deref().unwrap_or_default();
-        self.local_findings = local(&all, rates, self.expected.local, scatter(&self.local_rates));
+        self.local_findings = local(&all, rates, self.expected.local, scatter_of_best(&self.local_rates));
         if !self.scope.compare_local {
             let least = self.expected.local;
             self.local_findings.retain(|it| match it.culprit {

@@ -21,6 +21,10 @@ const LEAD_OF_DIPS: usize = 3;
 /// A machine keeps losing packets if chance would make one such in a hundred fleets.
 const CHANCE: f64 = 0.01;
 
+/// So few machines do not tell a loss from what is usual: then this share of segments sent again is one.
+const COMPARABLE: usize = 4;
+const LOSSY_ALONE: f64 = 0.01;
+
 /// In standard deviations of pairs: a launch of all is not lower than the others by more, but for something that is slow at times.
 const FAR: f64 = 4.0;
 
@@ -140,6 +144,11 @@ impl Validation {
     /// Whether that is the same machine again and again: full queues send now this one more again, now that one.
     pub fn keeps_losing(&self) -> bool {
         let machines = self.all_launches.hosts.len();
+        if machines < COMPARABLE {
+            // Nobody to be compared with.
+            let lossy = |shares: &&Vec<f64>| shares.iter().any(|it| *it >= LOSSY_ALONE);
+            return 2 * self.all_resent.iter().filter(lossy).count() > self.all_resent.len();
+        }
         let mut often = vec![0; machines];
         for shares in &self.all_resent {
             let Some(usual) = Usual::of(shares.iter().copied()) else { continue };
