@@ -22,7 +22,7 @@ use crate::Log;
 
 pub use measured::{Measured, Method, Spread};
 pub use paths::Paths;
-pub use price::{How, Price, Slower, of_layout};
+pub use price::{How, Price, Slower, WholeRun, of_layout};
 pub(crate) use price::{Priced, of_submitted};
 
 /// What a log says about the training job it is of.
