@@ -202,6 +202,14 @@ fn findings_have_a_price() {
     assert_eq!(price(&answer, "socket-fallback"), found);
     assert!(found["share"].as_f64().unwrap() > 0.4, "{found}");
     assert!(found["cost"].as_f64().is_some_and(|it| it > 0.0) && found["cost_of"] == "run", "{found}");
+    // 133 seconds of the run are its start.
+    let [lost, step, of_run] =
+        ["seconds_per_step", "step_s", "share_of_run"].map(|it| found[it].as_f64().unwrap());
+    assert!((of_run / (lost * 50.0 / (133.0 + 50.0 * step)) - 1.0).abs() < 0.01, "{found}");
+    assert!(
+        (found["cost"].as_f64().unwrap() / (lost * 50.0 * 4.0 * 10.0 / 3600.0) - 1.0).abs() < 0.01,
+        "{found}"
+    );
     let text = doctor(&["--job", JOB, "--price-per-hour", "10"]).stdout;
     assert!(
         words(&text).contains(" s per step, ") && words(&text).contains("of the price of the run"),

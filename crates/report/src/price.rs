@@ -15,11 +15,13 @@ pub struct Price {
     pub step_s: f64,
     /// Whether the step was measured; otherwise it is predicted.
     pub measured: bool,
-    /// The part of the step, and so of the run.
+    /// The part of the step.
     pub share: f64,
+    /// The part of the whole run, its start included; none where its steps are not known.
+    pub share_of_run: Option<f64>,
     /// What it costs with the price that was given.
     pub cost: Option<f64>,
-    /// What `cost` is of: `run` or `hour`.
+    /// What `cost` is of: `run`, or `hour` of steps.
     pub cost_of: &'static str,
     /// As the rules have it.
     #[serde(skip)]
@@ -38,13 +40,14 @@ impl Price {
             step_s: rounded(price.step),
             measured: price.measured,
             share: rounded(price.share()),
+            share_of_run: price.share_of_run().map(rounded),
             cost: None,
             cost_of: if price.run.is_some() { "run" } else { "hour" },
             exact: *price,
         }
     }
 
-    /// `13.7 s of 46.2 s per step (30 %), 12.40 of the run; the step was measured, this part of it is predicted`
+    /// `13.7 s of 46.2 s per step, 29 % of the run, 12.40 of the price of the run (the step was measured, its part is predicted)`
     pub(crate) fn words(&self) -> String {
         let money =
             self.cost.map(|it| format!(", {it:.2} of the price of {}", self.whole())).unwrap_or_default();
@@ -53,16 +56,17 @@ impl Price {
         } else {
             "predicted for this job"
         };
+        let (share, of) = self.share_of_run.map_or((self.share, "the step"), |it| (it, "the run"));
         format!(
-            "{} of {} per step, {:.0} % of the run{money} ({basis})",
+            "{} of {} per step, {:.0} % of {of}{money} ({basis})",
             Seconds(self.seconds_per_step),
             Seconds(self.step_s),
-            100.0 * self.share
+            100.0 * share
         )
     }
 
     fn whole(&self) -> &'static str {
-        if self.cost_of == "run" { "the run" } else { "an hour" }
+        if self.cost_of == "run" { "the run" } else { "an hour of steps" }
     }
 }
 

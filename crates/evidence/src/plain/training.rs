@@ -272,6 +272,7 @@ impl Training {
             tokens,
             samples,
             steps,
+            batch,
             memory,
         } = report;
         keep_largest(&mut self.memory.gpu_max, memory, quote);
@@ -295,6 +296,7 @@ impl Training {
         self.steps.tokens.push(key, tokens);
         self.steps.samples.push(key, samples);
         self.steps.rate.push(key, steps);
+        self.steps.batch.push(key, batch);
         let (track, stamps) = match number {
             Some(_) => (&mut self.steps.elapsed, &mut self.steps.at),
             None => (&mut self.steps.elapsed_by_epoch, &mut self.steps.at_by_epoch),

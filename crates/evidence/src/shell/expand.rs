@@ -244,7 +244,8 @@ impl Shell<'_, '_> {
             ("+" | ":+", None) => {}
             (_, None) => return false,
             (_, Some(Value::List(items))) => match index {
-                Some("@" | "*") if mode == Mode::Word => {
+                // In quotes `${A[*]}` is one word, `${A[@]}` as many as there are items, joined to what stands before and after.
+                Some(it @ ("@" | "*")) if mode == Mode::Word && !(inside && it == "*") => {
                     for (at, item) in items.iter().enumerate() {
                         if at > 0 {
                             fields.end();

@@ -364,6 +364,10 @@ impl Shell<'_, '_> {
                 if let Some(at) = called_script(&words) {
                     return self.call(&words, at, line);
                 }
+                if let Some((own, inner)) = remote_script(&words) {
+                    self.keep(own);
+                    return self.again(&inner, line);
+                }
                 self.keep(&words);
                 if let Some(inner) = inner_script(&words) {
                     let inner = inner.clone();
@@ -374,7 +378,7 @@ impl Shell<'_, '_> {
         }
     }
 
-    /// A text that a shell reads again: `eval`, `bash -c`.
+    /// A text that a shell reads again: `eval`, `bash -c`, `ssh`.
     fn again(&mut self, text: &Traced, line: usize) -> Result<Option<bool>, ScriptTrouble> {
         let (first, _) = text.place(0);
         let steps = match parse::parse(&text.text, if first == 0 { line } else { first }) {
@@ -512,6 +516,34 @@ fn inner_script(words: &[Traced]) -> Option<&Traced> {
     let rest = words.get(shell + 1..)?;
     let flag = rest.iter().take(3).position(|it| it.text.starts_with('-') && it.text.ends_with('c'))?;
     rest.get(flag + 1)
+}
+
+/// Options of ssh that take a value.
+const SSH_VALUES: &str = "BbcDEeFIiJLlmOopPQRSWw";
+
+/// The words of ssh itself, and the text that the shell on the other machine reads: all other words with blanks between them.
+fn remote_script(words: &[Traced]) -> Option<(&[Traced], Traced)> {
+    let is_ssh = |it: &Traced| it.text.rsplit('/').next() == Some("ssh");
+    let before = |it: &Traced| matches!(it.text.as_str(), "nohup" | "exec" | "time");
+    let ssh = words.iter().position(|it| !before(it)).filter(|at| words.get(*at).is_some_and(is_ssh))?;
+    let mut at = ssh + 1;
+    let mut host = false;
+    while let Some(word) = words.get(at) {
+        match word.text.strip_prefix('-') {
+            Some(letters) => {
+                // A value is the rest of the word, else the next one.
+                let value = letters.find(|it| SSH_VALUES.contains(it));
+                at += if value.is_some_and(|it| it + 1 == letters.len()) { 2 } else { 1 };
+            }
+            None if host => break,
+            None => {
+                host = true;
+                at += 1;
+            }
+        }
+    }
+    let (own, rest) = words.split_at_checked(at).filter(|it| !it.1.is_empty())?;
+    Some((own, joined(&Value::List(rest.to_vec()))))
 }
 
 #[cfg(test)]

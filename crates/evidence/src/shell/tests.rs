@@ -50,6 +50,32 @@ fn commands_in_texts_and_files_in_scripts_are_read() {
 }
 
 #[test]
+fn lists_in_quotes_are_read_by_the_inner_shell() {
+    let lists = "A=(--l 32 --s 4096)\nB=(--m 1 --b 32)\n";
+    let of = |line: &str| last(&format!("{lists}{line}\n"));
+    let whole = "python|p.py|--l|32|--s|4096|--m|1|--b|32|--lr|1e-4";
+    assert_eq!(of("srun bash -c \"python p.py ${A[*]} ${B[*]} --lr 1e-4\""), whole);
+    assert_eq!(of("bash -c \"python p.py ${A[*]}\""), "python|p.py|--l|32|--s|4096");
+    for ssh in ["ssh n1", "ssh -o X=yes -tp 22 -i key me@n1", "nohup /usr/bin/ssh n1 -p22"] {
+        for at in ["@", "*"] {
+            let line = format!("{ssh} \"python p.py ${{A[{at}]}} ${{B[{at}]}} --lr 1e-4\"");
+            assert_eq!(of(&line), whole, "{line}");
+        }
+        assert_eq!(of(&format!("{ssh} python p.py ${{A[@]}} \"${{B[@]}}\" --lr 1e-4")), whole);
+    }
+    // Without a shell that reads them again, they are what bash makes of them.
+    assert_eq!(of("run \"x ${A[*]} y\" \"x ${A[@]} y\""), "run|x --l 32 --s 4096 y|x --l|32|--s|4096 y");
+    assert_eq!(of("run ${A[*]}"), "run|--l|32|--s|4096");
+    // The line of a word is that of the list.
+    let found = run(&format!("{lists}\nssh n1 \"python ${{A[@]}} ${{B[@]}}\"\n"));
+    let words = found.commands.last().unwrap();
+    let line = |word: &str| words.iter().find(|it| it.text == word).unwrap().line;
+    assert_eq!((line("python"), line("4096"), line("32"), line("--b")), (4, 1, 1, 2));
+    // Nothing to read.
+    assert_eq!(of("ssh -p 22 n1"), "ssh|-p|22|n1");
+}
+
+#[test]
 fn sourced_files_are_followed_and_circles_are_refused() {
     let mut files = |_: &str, path: &str| match path {
         "b.sh" => Some(("b.sh".to_owned(), "N=3\n".to_owned())),

@@ -14,13 +14,13 @@ pub(super) fn read(inputs: &mut Inputs<'_>, tree: &Tree, root: NodeId, file: &st
         if let Some(setting) = options.get(&[name])
             && let Some(value) = setting.number()
         {
-            draft.state(key, value, &setting.called, &setting.place);
+            draft.set(key, value, &setting.called, &setting.place, Weight::Configured);
         }
     }
     if let Some(setting) = options.get(&["mixed_precision"])
         && matches!(setting.text(), "bf16" | "fp16" | "fp8")
     {
-        draft.state("run.precision", setting.text(), &setting.called, &setting.place);
+        draft.set("run.precision", setting.text(), &setting.called, &setting.place, Weight::Configured);
     }
     let kind =
         options.get(&["distributed_type"]).map(|it| it.text().to_ascii_uppercase()).unwrap_or_default();
@@ -71,10 +71,11 @@ pub(super) fn read(inputs: &mut Inputs<'_>, tree: &Tree, root: NodeId, file: &st
                 draft.not_modelled("hybrid sharding (taken as full sharding over all GPUs)");
             }
             let at = strategy.map_or(&place, |it| &it.place).clone();
-            draft.state("run.zero", stage, "fsdp_sharding_strategy", &at);
+            draft.set("run.zero", stage, "fsdp_sharding_strategy", &at, Weight::Configured);
             if settings.on(&["fsdp_offload_params"]) {
-                draft.state("run.offload.params", true, "fsdp_offload_params", &at);
-                draft.state("run.offload.optimizer", true, "fsdp_offload_params", &at);
+                for key in ["run.offload.params", "run.offload.optimizer"] {
+                    draft.set(key, true, "fsdp_offload_params", &at, Weight::Configured);
+                }
             }
             if settings.on(&["fsdp_activation_checkpointing"]) {
                 draft.state("run.recompute", "full", "fsdp_activation_checkpointing", &at);

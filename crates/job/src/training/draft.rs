@@ -42,6 +42,8 @@ pub enum Weight {
     Assumed,
     /// Follows from something else, such as a configuration that a file names.
     Follows,
+    /// Written down in a file of settings of accelerate, which its command line overrides.
+    Configured,
     /// Written down.
     Stated,
     /// A flag of plumb.
@@ -104,16 +106,19 @@ impl Draft {
     /// Gives a key a value. Of two values the heavier counts; of equal weight they must agree.
     pub fn set(&mut self, key: &str, value: impl Into<Value>, called: &str, place: &Place, weight: Weight) {
         let entry = Entry { value: value.into(), place: place.clone(), weight, called: called.to_owned() };
-        match self.entries.get(key) {
-            Some(old) if old.weight > weight => {}
-            Some(old) if old.weight == weight && old.value != entry.value => {
-                if weight > Weight::Follows {
-                    self.conflicts.push(format!("{old}, but {entry}"));
-                }
-            }
-            _ => {
-                self.entries.insert(key.to_owned(), entry);
-            }
+        let Some(old) = self.entries.get(key) else {
+            self.entries.insert(key.to_owned(), entry);
+            return;
+        };
+        let differs = old.value != entry.value;
+        let (lighter, heavier) = if old.weight > weight { (&entry, old) } else { (old, &entry) };
+        if differs && lighter.weight == heavier.weight && weight > Weight::Follows {
+            self.conflicts.push(format!("{old}, but {entry}"));
+        } else if differs && (lighter.weight, heavier.weight) == (Weight::Configured, Weight::Stated) {
+            self.notes.push(format!("{lighter}, but {heavier}, which counts"));
+        }
+        if old.weight < weight || (old.weight == weight && !differs) {
+            self.entries.insert(key.to_owned(), entry);
         }
     }
 

@@ -365,6 +365,28 @@ fn settings_of_accelerate_are_read() {
 }
 
 #[test]
+fn the_command_line_of_accelerate_counts_before_its_file() {
+    let yaml = "distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: FULL_SHARD\nmixed_precision: fp16\nnum_machines: 4\nnum_processes: 32\n";
+    let command = "accelerate launch --config_file acc.yaml --num_machines 2 --num_processes 16 --mixed_precision bf16 train.py --model_name_or_path meta-llama/Llama-2-7b-hf --per_device_train_batch_size 1 --max_seq_length 2048\n";
+    let given = [("cluster.instance", json!("p5.48xlarge"))];
+    let named = job_with(&[("acc.yaml", yaml)], &[("run.sh", command)], &given).unwrap();
+    // The order in which files are given changes nothing.
+    let before = job_with(&[], &[("acc.yaml", yaml), ("run.sh", command)], &given).unwrap();
+    let after = job_with(&[], &[("run.sh", command), ("acc.yaml", yaml)], &given).unwrap();
+    for done in [&named, &before, &after] {
+        let run = &done.job["run"];
+        assert_eq!((&done.job["cluster"]["nodes"], &run["zero"]), (&json!(2), &json!(3)));
+        assert_eq!((&run["precision"], &run["global_batch"]), (&json!("bf16"), &json!(16)));
+        let note = "num_machines is 4 (acc.yaml:5), but nodes of the launcher is 2 (run.sh:1), which counts";
+        assert!(done.notes.iter().any(|it| it == note), "{:?}", done.notes);
+    }
+    // What the command does not say is that of the file.
+    let bare = command.replace(" --num_machines 2 --num_processes 16 --mixed_precision bf16", "");
+    let done = job_with(&[("acc.yaml", yaml)], &[("run.sh", &bare)], &given).unwrap();
+    assert_eq!((&done.job["cluster"]["nodes"], &done.job["run"]["precision"]), (&json!(4), &json!("fp16")));
+}
+
+#[test]
 fn a_job_file_can_name_others_and_flags_come_first() {
     let file = "[model]\nconfig = \"config.json\"\nlayers = 16\n[cluster]\ninstance = \"p5.48xlarge\"\nnodes = 2\nmeasured = [\"a.json\", \"b.txt\"]\n[run]\nzero = 1\n";
     let files = [("config.json", LLAMA)];

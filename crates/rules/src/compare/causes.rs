@@ -4,7 +4,7 @@
 use forecast::training::{Calibration, Inter, Intra, Job, Predictor};
 
 use super::Side;
-use crate::training::NoJob;
+use crate::training::{Batch, NoJob};
 
 /// The difference between the steps of a run and those of the baseline.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,9 +71,14 @@ pub(super) fn of(at: usize, base: &Side<'_>, other: &Side<'_>) -> Option<Causes>
     let (before, after) = (base.step.as_ref()?.seconds, other.step.as_ref()?.seconds);
     let seconds = after - before;
     let cause = |parts, rest| Some(Causes { run: at, seconds, parts, rest });
-    let jobs = base.logged.job(base.run.job_file).map_err(|error| (base.run.name, error)).and_then(|from| {
-        other.logged.job(other.run.job_file).map(|to| (from, to)).map_err(|it| (other.run.name, it))
-    });
+    if let Some(it) = [base, other].into_iter().find(|it| it.logged.batch == Some(Batch::Changes)) {
+        let why = format!("the batch of {} changes from step to step", it.run.name);
+        return cause(Vec::new(), Unexplained::All(why));
+    }
+    let jobs = base
+        .job()
+        .map_err(|error| (base.run.name, error))
+        .and_then(|from| other.job().map(|to| (from, to)).map_err(|it| (other.run.name, it)));
     let (from, to) = match jobs {
         Ok((from, to)) => (from, to),
         Err((name, error)) => return cause(Vec::new(), Unexplained::All(reason(name, &error))),

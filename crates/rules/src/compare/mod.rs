@@ -16,7 +16,7 @@ mod settings;
 use serde_json::Value;
 
 use crate::Log;
-use crate::training::{Logged, Method};
+use crate::training::{Batch, Described, Logged, Method, NoJob};
 
 pub use causes::{Causes, Explained, Part, Unexplained};
 pub use facts::Fact;
@@ -164,8 +164,22 @@ impl<'a> Side<'a> {
         crate::training::Measured { seconds, how, run: Some(took), ..Default::default() }
     }
 
+    /// The job that log and job file describe. One file is given for all runs, so the batch that a run prints counts more.
+    fn job(&self) -> Result<Described, NoJob> {
+        let mut logged = self.logged.clone();
+        if let Some(samples) = self.logged.batch.and_then(Batch::samples) {
+            logged.set(Logged::BATCH, samples.into());
+        }
+        logged.job(self.run.job_file)
+    }
+
     /// A value of the job, as the job file or the log gives it.
     fn value(&self, key: &str) -> Option<Value> {
+        if key == Logged::BATCH
+            && let Some(printed) = self.logged.batch
+        {
+            return printed.samples().map(Value::from);
+        }
         let (table, name) = key.split_once('.')?;
         let of_file = self.run.job_file.get(table).and_then(|it| it.get(name));
         of_file.or_else(|| self.logged.get(key)).cloned()

@@ -178,6 +178,55 @@ fn steps_are_measured_alike() {
     assert_eq!(step([&run, &read(&one)]).iter().map(|it| it.0).collect::<Vec<_>>(), [98.0, 100.0]);
 }
 
+/// Steps of Megatron, each with its batch and milliseconds.
+fn megatron(steps: &[(u32, u32)]) -> Log {
+    let line = |(at, (batch, took)): (usize, &(u32, u32))| {
+        format!(
+            " [2024-01-01 00:00:11] iteration {at:8}/     100 | consumed samples: {:12} | elapsed time per iteration (ms): {took}.0 | learning rate: 1.000000E-05 | global batch size: {batch:5} | lm loss: 1.1E+01 |\n",
+            u64::from(*batch) * at as u64,
+        )
+    };
+    read(&(1..).zip(steps).map(line).collect::<String>())
+}
+
+#[test]
+fn the_batch_that_steps_print_counts_more_than_the_file() {
+    let half = megatron(&[64, 64, 64, 64, 64].map(|it| (it, 500)));
+    let whole = megatron(&[(128, 9000), (128, 1000), (128, 1000), (128, 1000), (128, 1000)]);
+    for file in [Value::Null, json!({ "run": { "global_batch": 128, "seq": 4096 } })] {
+        let compared = compare(&[&whole, &half], &file);
+        let batch = compared.facts.iter().find(|it| it.name == "batch").expect("both print it");
+        assert_eq!((batch.differs, &*batch.values), (true, &["128", "64"].map(|it| Some(it.to_owned()))[..]));
+        for quantity in [Quantity::Tokens, Quantity::Samples] {
+            let Some(figure) = compared.figures.iter().find(|it| it.quantity == quantity) else {
+                assert!(quantity == Quantity::Tokens && file.is_null(), "{compared:?}");
+                continue;
+            };
+            let rates: Vec<f64> = figure.amounts.iter().flatten().map(|it| it.value).collect();
+            let of_sample = if quantity == Quantity::Tokens { 4096.0 } else { 1.0 };
+            assert_eq!(rates, [128.0 * of_sample; 2], "{file}");
+        }
+        let Unexplained::All(reason) = &compared.causes[0].rest else { panic!("{:?}", compared.causes) };
+        assert!(!reason.contains("the sequences of a step"), "{reason}");
+    }
+}
+
+#[test]
+fn a_batch_that_grows_is_that_of_the_steps_that_count() {
+    let batch = |steps: &[(u32, u32)]| {
+        let compared = compare(
+            &[&megatron(steps), &megatron(&[(64, 500); 5])],
+            &json!({ "run": { "global_batch": 64 } }),
+        );
+        let fact = compared.facts.into_iter().find(|it| it.name == "batch").expect("one prints it");
+        (fact.values[0].clone(), compared.causes[0].rest.clone())
+    };
+    assert_eq!(batch(&[(16, 9000), (64, 500), (64, 500), (64, 500), (64, 500)]).0.as_deref(), Some("64"));
+    let (none, why) = batch(&[(16, 9000), (32, 300), (32, 300), (64, 500), (64, 500)]);
+    assert_eq!(none, None);
+    assert_eq!(why, Unexplained::All("the batch of efa changes from step to step".to_owned()));
+}
+
 /// A log that begins with a step, and a run that takes as long as its steps.
 #[test]
 fn what_takes_no_time_was_not_measured() {

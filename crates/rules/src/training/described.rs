@@ -8,7 +8,7 @@ use forecast::training::{Model, models};
 use serde_json::{Value, json};
 
 use super::paths::Paths;
-use super::{Logged, Measured, Said};
+use super::{Batch, Logged, Measured, Said};
 use crate::Log;
 
 pub(super) fn read(log: &Log) -> Logged {
@@ -20,7 +20,23 @@ pub(super) fn read(log: &Log) -> Logged {
     reader.cluster(&mut logged);
     logged.ranks = reader.ranks().map(|it| it.0);
     logged.measured = Measured::of(&log.case.training, &logged, logged.ranks.map(f64::from));
+    logged.batch = batch_of_steps(&log.case.training, logged.measured.as_ref());
+    // What a run does at its steps counts more than what it was told, which may be the batch that it grows to.
+    if let Some(Batch::Same(samples)) = logged.batch {
+        logged.said.retain(|it| it.key != Logged::BATCH || it.value == samples);
+        logged.say(Logged::BATCH, samples, None);
+    }
     logged
+}
+
+/// The samples that are printed at the steps whose time counts.
+fn batch_of_steps(training: &Training, measured: Option<&Measured>) -> Option<Batch> {
+    let left_out = measured.and_then(|it| it.spread.as_ref()).map_or(0, |it| it.left_out);
+    let mut all = training.steps.batch.after(left_out).into_iter();
+    let first = all.next()?;
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of samples above 0")]
+    let same = Batch::Same(first.round() as u64);
+    Some(if all.any(|it| (it - first).abs() > 0.5) { Batch::Changes } else { same })
 }
 
 struct Reader<'a> {
@@ -170,7 +186,7 @@ impl<'a> Reader<'a> {
                 "run.micro_batch",
                 &["micro_batch_size", "train_micro_batch_size_per_gpu", "per_device_train_batch_size"],
             ),
-            ("run.global_batch", &["global_batch_size", "train_batch_size"]),
+            (Logged::BATCH, &["global_batch_size", "train_batch_size"]),
             ("run.steps", &["train_iters", "max_steps"]),
         ] {
             if let Some((value, quote)) = self.count(names) {
@@ -179,7 +195,7 @@ impl<'a> Reader<'a> {
         }
         for (key, name) in [
             ("run.micro_batch", "Instantaneous batch size per device"),
-            ("run.global_batch", "Total train batch size (w. parallel, distributed & accumulation)"),
+            (Logged::BATCH, "Total train batch size (w. parallel, distributed & accumulation)"),
             ("run.steps", "Total optimization steps"),
         ] {
             if let Some((value, quote)) = self.setting(name) {
@@ -190,7 +206,7 @@ impl<'a> Reader<'a> {
             for (key, value) in [
                 ("run.steps", state.planned),
                 ("run.micro_batch", state.micro_batch),
-                ("run.global_batch", samples_per_step(state)),
+                (Logged::BATCH, samples_per_step(state)),
             ] {
                 if let Some(value) = value {
                     logged.say(key, value, None);

@@ -3,7 +3,7 @@
 use evidence::plain::{EPOCH, State, Training};
 use serde_json::Value;
 
-use super::Logged;
+use super::{Batch, Logged};
 
 /// The time of a step that was measured.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -260,7 +260,8 @@ impl Logged {
         #[allow(clippy::cast_precision_loss, reason = "steps are far below 2^53")]
         let counted = |it: &State| Some(it.tokens? / it.steps as f64).filter(|it| it.is_finite());
         let said = training.argument("tokens_per_iteration").and_then(|it| number_of(&it.value.value));
-        said.or_else(|| Some(number("run.global_batch")? * number("run.seq")?))
+        let batch = number(Self::BATCH).filter(|_| self.batch != Some(Batch::Changes));
+        said.or_else(|| Some(batch? * number("run.seq")?))
             .or_else(|| training.state.as_ref().and_then(counted))
     }
 }

@@ -22,7 +22,7 @@ use crate::Log;
 
 pub use measured::{Measured, Method, Spread};
 pub use paths::Paths;
-pub use price::{How, Price, Slower, of_layout};
+pub use price::{How, Price, Slower, WholeRun, of_layout};
 pub(crate) use price::{Priced, of_submitted};
 
 /// What a log says about the training job it is of.
@@ -34,12 +34,33 @@ pub struct Logged {
     pub paths: Paths,
     /// The time of a step, where the log has it.
     pub measured: Option<Measured>,
+    /// The samples of the steps that are measured, where the log prints them at its steps.
+    pub batch: Option<Batch>,
     /// What follows from the log and is not certain, in sentences.
     pub notes: Vec<String>,
     /// What flags say, which counts more than log and file.
     set: Vec<(String, Value)>,
     /// Ranks of the job.
     ranks: Option<u32>,
+}
+
+/// The samples of a step, as the lines of steps have them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Batch {
+    /// The same in all steps that count.
+    Same(u64),
+    /// They differ, as while the batch grows: no one number is that of a step.
+    Changes,
+}
+
+impl Batch {
+    /// The one number.
+    pub const fn samples(self) -> Option<u64> {
+        match self {
+            Self::Same(samples) => Some(samples),
+            Self::Changes => None,
+        }
+    }
 }
 
 /// A key of a job file, and the line that gives its value.
@@ -125,6 +146,9 @@ const NETWORK: Lack =
     Lack { what: "NICs of a node and their rate", key: "inter", example: "{ nics = 8, gbps = 400 }" };
 
 impl Logged {
+    /// The key of the samples of a step.
+    pub(crate) const BATCH: &str = "run.global_batch";
+
     /// Reads what a log says.
     pub fn of(log: &Log) -> Self {
         described::read(log)

@@ -17,10 +17,19 @@ pub struct Price {
     pub step: f64,
     /// Whether the step was measured; the part of it that the problem costs is predicted in any case.
     pub measured: bool,
-    /// The whole run in seconds, where it is known.
-    pub run: Option<f64>,
+    /// The whole run, where its steps are known.
+    pub run: Option<WholeRun>,
     /// Nodes of the job.
     pub nodes: u32,
+}
+
+/// The run that a problem slows down.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct WholeRun {
+    /// How many steps it has.
+    pub steps: f64,
+    /// How long it takes, with its start.
+    pub seconds: f64,
 }
 
 impl Price {
@@ -29,10 +38,15 @@ impl Price {
         self.seconds / self.step
     }
 
-    /// What it costs, by the price of a node and hour: in the whole run where that is known, otherwise in an hour.
+    /// The part of the whole run that it costs. The start of a run takes as long with the problem as without it.
+    pub fn share_of_run(&self) -> Option<f64> {
+        self.run.map(|it| self.seconds * it.steps / it.seconds)
+    }
+
+    /// What it costs, by the price of a node and hour: in all steps of the run where these are known, otherwise in an hour of steps.
     pub fn money(&self, per_hour: f64) -> f64 {
-        let hours = self.run.map_or(1.0, |it| it / 3600.0);
-        self.share() * hours * f64::from(self.nodes) * per_hour
+        let hours = self.run.map_or(self.share(), |it| self.seconds * it.steps / 3600.0);
+        hours * f64::from(self.nodes) * per_hour
     }
 }
 
@@ -222,14 +236,23 @@ impl Priced {
             return None;
         }
         let step = self.measured.as_ref().map_or(with, |it| it.seconds);
-        #[allow(clippy::cast_precision_loss, reason = "steps are far below 2^53")]
-        let planned = self.job.steps.map(|it| it as f64 * step + self.job.startup.0);
         Some(Price {
             seconds: share * step,
             step,
             measured: self.measured.is_some(),
-            run: self.measured.as_ref().and_then(|it| it.run).or(planned),
+            run: self.run(step),
             nodes: self.job.cluster.nodes,
+        })
+    }
+
+    /// The whole run, as measured or else as planned, with steps of `step` seconds.
+    fn run(&self, step: f64) -> Option<WholeRun> {
+        #[allow(clippy::cast_precision_loss, reason = "steps are far below 2^53")]
+        let planned = self.job.steps? as f64;
+        Some(match self.measured.as_ref().and_then(|it| it.run) {
+            // A run that began at a checkpoint has fewer steps than are planned.
+            Some(seconds) => WholeRun { steps: planned.min(seconds / step), seconds },
+            None => WholeRun { steps: planned, seconds: planned * step + self.job.startup.0 },
         })
     }
 }

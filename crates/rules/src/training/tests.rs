@@ -159,7 +159,7 @@ fn findings_say_what_they_cost_in_a_step() {
     let price = found[0].price.unwrap();
     assert!(price.measured && (price.step - 48.82).abs() < 1e-9, "{price:?}");
     assert!(price.seconds > 0.0 && price.seconds < price.step && price.share() < 1.0, "{price:?}");
-    assert_eq!((price.run, price.nodes), (Some(2441.0), 2));
+    assert_eq!((price.run.map(|it| it.seconds), price.nodes), (Some(2441.0), 2));
     // Two nodes for 2441 seconds, at 30 an hour.
     let whole = 2441.0 / 3600.0 * 2.0 * 30.0;
     assert!((price.money(30.0) - whole * price.share()).abs() < 1e-9);
@@ -170,6 +170,31 @@ fn findings_say_what_they_cost_in_a_step() {
     let nvlink = text.replace("SHM/direct/direct", "P2P/CUMEM/read");
     let log = read(&nvlink).with_training(json!({ "run": { "seq": 512 } }));
     assert!(gpudirect(&log).is_some_and(|it| it.share() > 0.1 && it.share() < 0.9));
+}
+
+#[test]
+fn the_start_of_a_run_is_not_what_a_finding_costs() {
+    let rule = crate::find("nvlink-unused").unwrap();
+    let price = |more: &str, run: Value| {
+        let log = read(&format!("{P4D}{TRAINER}{more}")).with_training(json!({ "run": run }));
+        rule.log().unwrap()(&log).unwrap()[0].price.expect("the job is known")
+    };
+    let lost = |it: &super::Price| it.seconds * 50.0 * 2.0 / 3600.0 * 30.0;
+    let [none, short, long] = [0, 133, 5000].map(|it| price("", json!({ "seq": 512, "startup_s": it })));
+    for (startup, it) in [(0.0, none), (133.0, short), (5000.0, long)] {
+        assert!((it.money(30.0) - lost(&none)).abs() < 1e-6, "{it:?}");
+        let share = it.seconds * 50.0 / (startup + 50.0 * it.step);
+        assert!(it.share_of_run().is_some_and(|it| (it - share).abs() < 1e-9), "{it:?}");
+    }
+    // So it is where the log has the time of the run, and that of steps beside it.
+    let line = |it: u32| format!("iter {it}: loss 2.1, time 40000.00ms\n");
+    let steps = (1..=50).map(line).collect::<Vec<_>>().concat();
+    let it = price(&format!("{steps}{{'train_runtime': 2500.0}}\n"), json!({ "seq": 512 }));
+    assert!((it.step - 40.0).abs() < 1e-9 && (it.money(30.0) - lost(&it)).abs() < 1e-6, "{it:?}");
+    assert!(it.share_of_run().is_some_and(|share| (share - 0.8 * it.share()).abs() < 1e-9), "{it:?}");
+    // A run that goes on from a checkpoint has no more steps than it took time for.
+    let it = price(&format!("{steps}{{'train_runtime': 400.0}}\n"), json!({ "seq": 512 }));
+    assert_eq!(it.run.map(|it| it.steps), Some(10.0));
 }
 
 #[test]

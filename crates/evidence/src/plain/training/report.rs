@@ -25,6 +25,8 @@ pub(super) struct Report {
     pub(super) samples: Option<f64>,
     /// Steps per second.
     pub(super) steps: Option<f64>,
+    /// Samples of the step.
+    pub(super) batch: Option<f64>,
     /// GPU memory at most, in GB.
     pub(super) memory: Option<f64>,
 }
@@ -41,6 +43,7 @@ enum Is {
     Tokens,
     Samples,
     Steps,
+    Batch,
     /// In the unit that follows it, else in GiB.
     Memory,
     /// In MiB where no unit follows it.
@@ -82,6 +85,7 @@ static FORMS: &[Form] = &[
             ("tokens per gpu per second (tgs): ", Is::TokensPerGpu),
             ("samples per second: ", Is::Samples),
             ("samples/sec: ", Is::Samples),
+            ("global batch size: ", Is::Batch),
         ],
     },
     Form {
@@ -129,7 +133,11 @@ static FORMS: &[Form] = &[
     Form {
         mark: "train_step_timing in s",
         with: "",
-        names: &[("global_step", Is::Step), ("train_step_timing in s", Is::Seconds)],
+        names: &[
+            ("global_step", Is::Step),
+            ("train_step_timing in s", Is::Seconds),
+            ("global_batch_size: ", Is::Batch),
+        ],
     },
     Form {
         mark: "completed step: ",
@@ -248,6 +256,7 @@ impl Report {
             Is::Tokens => set(&mut self.tokens, positive),
             Is::Samples => set(&mut self.samples, positive),
             Is::Steps => set(&mut self.steps, positive),
+            Is::Batch => set(&mut self.batch, positive),
             Is::Memory | Is::MemoryMib => set(&mut self.memory, positive.map(|it| it * unit_of(unit, is))),
         }
     }
@@ -321,6 +330,20 @@ mod tests {
             assert_eq!(it.number, Some(number), "{line}");
             assert!((it.seconds.unwrap() - seconds).abs() < 1e-9, "{line}");
         }
+    }
+
+    #[test]
+    fn the_batch_of_a_step() {
+        let megatron = of(
+            " iteration        1/     100 | consumed samples:          128 | elapsed time per iteration (ms): 9000.0 | global batch size:   128 | lm loss: 1.1E+01 |",
+        );
+        assert_eq!((megatron.number, megatron.batch), (Some(1), Some(128.0)));
+        let nemo = of(
+            "Training epoch 0, iteration 9/99 | lr: 1e-05 | global_batch_size: 16 | global_step: 9 | train_step_timing in s: 5.42",
+        );
+        assert_eq!((nemo.number, nemo.batch), (Some(9), Some(16.0)));
+        let without = of(" iteration 1/ 100 | elapsed time per iteration (ms): 9000.0 | lm loss: 1.1E+01 |");
+        assert_eq!(without.batch, None);
     }
 
     #[test]

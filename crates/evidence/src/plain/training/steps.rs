@@ -23,6 +23,8 @@ pub struct Steps {
     pub samples: Track,
     /// Steps per second.
     pub rate: Track,
+    /// Samples of the step.
+    pub batch: Track,
 }
 
 /// Parts of an epoch by which [`Steps`] counts.
@@ -40,6 +42,7 @@ impl Steps {
             tokens,
             samples,
             rate,
+            batch,
         } = later;
         for (mine, later) in [
             (&mut self.seconds, seconds),
@@ -51,6 +54,7 @@ impl Steps {
             (&mut self.tokens, tokens),
             (&mut self.samples, samples),
             (&mut self.rate, rate),
+            (&mut self.batch, batch),
         ] {
             mine.merge(later);
         }

@@ -72,8 +72,7 @@ impl Track {
         if self.points.is_empty() {
             return (1..).zip(self.unnumbered.iter().copied()).collect();
         }
-        let first = self.points.first().map(|it| it.0);
-        if self.points.iter().all(|it| Some(it.0) == first) {
+        if self.is_of_one_number() {
             return (1..).zip(&self.points).map(|(number, it)| (number, it.1)).collect();
         }
         let mut all: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
@@ -83,6 +82,23 @@ impl Track {
             *count += 1.0;
         }
         all.into_iter().map(|(number, (sum, count))| (number, sum / count)).collect()
+    }
+
+    /// The values of all steps but the first ones, as [`Self::by_step`] counts steps: those of each rank that printed one.
+    pub fn after(&self, left_out: usize) -> Vec<f64> {
+        if self.points.is_empty() {
+            return self.unnumbered.iter().skip(left_out).copied().collect();
+        }
+        if self.is_of_one_number() {
+            return self.points.iter().skip(left_out).map(|it| it.1).collect();
+        }
+        let Some((from, _)) = self.by_step().get(left_out).copied() else { return Vec::new() };
+        self.points.iter().filter(|it| it.0 >= from).map(|it| it.1).collect()
+    }
+
+    fn is_of_one_number(&self) -> bool {
+        let first = self.points.first().map(|it| it.0);
+        self.points.iter().all(|it| Some(it.0) == first)
     }
 
     /// The value of each step that was read first.
@@ -143,6 +159,13 @@ mod tests {
         assert_eq!(it.first_by_step(), [(1, 10.0), (2, 20.0)]);
         assert_eq!(track([(7, 9.0), (7, 1.0)]).by_step(), [(1, 9.0), (2, 1.0)]);
         assert_eq!(track([(10, 5.0), (20, 25.0)]).growth(), [(20, 2.0)]);
+    }
+
+    #[test]
+    fn first_steps_are_left_out_as_steps_are_counted() {
+        assert_eq!(track([(2, 7.0), (1, 5.0), (1, 6.0), (2, 8.0)]).after(1), [7.0, 8.0]);
+        assert_eq!(track([(7, 1.0), (7, 2.0), (7, 3.0)]).after(1), [2.0, 3.0]);
+        assert!(track([(1, 1.0)]).after(2).is_empty());
     }
 
     #[test]
