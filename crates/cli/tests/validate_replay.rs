@@ -313,3 +313,38 @@ fn a_failed_run_of_all_machines_is_never_go() {
     let text = words(&replay(&folder, &["--least", "250"]));
     assert!(text.starts_with("GO: all 8 machines together reach 380 GB/s"), "{text}");
 }
+
+#[test]
+fn of_several_runs_of_all_machines_the_middle_one_counts() {
+    for (rates, says, table) in [
+        (
+            &[150.0, 350.0, 150.0][..],
+            "INCONCLUSIVE: 2 of 3 runs of all 8 machines were too slow",
+            "3 0 0 150 150",
+        ),
+        (&[350.0, 150.0], "INCONCLUSIVE: 1 of 2 runs of all 8 machines was too slow", "2 0 0 150 150"),
+        (&[150.0, 350.0], "INCONCLUSIVE: 1 of 2 runs of all 8 machines was too slow", "2 0 0 150 150"),
+        (&[350.0, 350.0, 150.0], "INCONCLUSIVE: 1 of 3 runs of all 8 machines was too slow", "3 0 1 350 150"),
+        (&[350.0, 350.0, 150.0, 150.0], "INCONCLUSIVE: 2 of 4 runs of all 8", "4 0 0 150 150"),
+        (&[150.0, 151.0], "INCONCLUSIVE: all 8 machines together reach only 150 GB/s", "2 0 0 150 150"),
+        (&[340.0, 350.0, 360.0], "GO: all 8 machines together reach 350 GB/s", "3 0 0 350 340"),
+    ] {
+        let folder = pairs("replay-several", 8, |_| {});
+        for (number, rate) in rates.iter().enumerate() {
+            write(&folder, &format!("all{number}.log"), &all(8, *rate, 0));
+        }
+        let answer = replay(&folder, &["--least", "300"]);
+        assert_eq!(answer.code, Some(if says.starts_with("GO") { 0 } else { 2 }), "{}", answer.stdout);
+        let text = words(&answer);
+        assert!(text.starts_with(says), "{rates:?}: {text}");
+        let row = format!("all_reduce of 1 GiB, 8 GPUs each, 8 machines {table}");
+        assert!(text.contains(&row), "{rates:?}: {text}");
+    }
+    // Where a machine explains it, that machine is named.
+    let folder =
+        pairs("replay-several-slow", 8, |it| it.rate = if it.hosts.contains(&4) { 200.0 } else { 400.0 });
+    write(&folder, "all1.log", &all(8, 350.0, 0));
+    write(&folder, "all2.log", &all(8, 150.0, 0));
+    let text = words(&replay(&folder, &["--least", "300"]));
+    assert!(text.starts_with("NO-GO: take out node04; 1 of 2 runs of all 8 machines was too slow"), "{text}");
+}

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ::validate::replay::{Incomplete, Judged, Lacks, Replay, Set, Wrong};
-use ::validate::{Culprit, Finding, Fleet, Judgement, Question, Reference, Sample, Verdict};
+use ::validate::{Culprit, Finding, Fleet, Judgement, Question, Sample, Verdict};
 use fabric::Collective;
+use fabric::units::GigabytesPerSecond;
 
 use super::simulated::{accused, named_out, open, out_list};
 use super::{Accused, Matrix, Normal, Split, Test, Validate, bandwidth, list, percent, word};
@@ -33,13 +34,13 @@ impl Validate {
         let mut best: Option<(usize, Matrix)> = None;
         for set in &replay.sets {
             let name = name(set);
-            let reference = Reference::of(set.runs.iter().filter_map(|it| it.rate).map(|it| it.0));
+            let reference = set.reference();
             let slow = set
                 .runs
                 .iter()
                 .filter(|it| reference.is_none_or(|known| known.is_slow(it.rate.map(|it| it.0))))
                 .count();
-            let rates: Vec<f64> = set.runs.iter().filter_map(|it| it.rate).map(|it| it.0).collect();
+            let rates: Vec<f64> = set.rates().collect();
             tests.push(Test {
                 name: name.clone(),
                 hosts: set.hosts,
@@ -225,8 +226,13 @@ fn is_all(set: &Set, fleet: &Fleet) -> bool {
 /// What all machines reach together, beside what they must.
 struct Together {
     test: String,
+    /// Of the middle run.
     rate: f64,
-    needed: f64,
+    lowest: f64,
+    /// Runs,
+    runs: usize,
+    /// and how many of them do not reach what is needed.
+    slow: usize,
     /// `, 300 GB/s needed (--least)`.
     beside: String,
 }
@@ -237,7 +243,7 @@ fn together(replay: &Replay, tests: &[Test], least: Option<f64>) -> Vec<Together
     let reduced = all().any(|it| it.0.collective == Some(Collective::AllReduce));
     let judged = all().filter_map(|(set, test)| {
         // Where every run failed there is no rate, and that is said.
-        let rate = test.normal?;
+        let (rate, lowest) = (set.middle()?, test.lowest?);
         let counts = !reduced || set.collective == Some(Collective::AllReduce);
         let (needed, beside) = match (least.filter(|_| counts), &test.expected) {
             (Some(least), _) => (least, format!(", {} needed (--least)", bandwidth(least))),
@@ -247,14 +253,26 @@ fn together(replay: &Replay, tests: &[Test], least: Option<f64>) -> Vec<Together
             }
             (None, None) => return None,
         };
-        Some(Together { test: test.name.clone(), rate, needed, beside })
+        let (runs, slow) = (set.rates().count(), set.below(GigabytesPerSecond(needed)));
+        Some(Together { test: test.name.clone(), rate, lowest, runs, slow, beside })
     });
     judged.collect()
 }
 
 /// What is below what it should reach, in a sentence. Then no machine is slower than the others.
 fn low(tests: &[Test], together: &[Together], machines: usize) -> Option<String> {
-    if let Some(it) = together.iter().find(|it| it.rate < it.needed) {
+    let slow = together.iter().filter(|it| it.slow > 0);
+    if let Some(it) = slow.max_by_key(|it| it.slow == it.runs) {
+        if it.slow < it.runs {
+            let were = if it.slow == 1 { "was" } else { "were" };
+            return Some(format!(
+                "{} of {} runs of all {machines} machines {were} too slow: the lowest reached {}{}",
+                it.slow,
+                it.runs,
+                bandwidth(it.lowest),
+                it.beside
+            ));
+        }
         return Some(format!(
             "all {machines} machines together reach only {}{}",
             bandwidth(it.rate),

@@ -1,5 +1,6 @@
 //! A folder of nccl-tests runs is a fleet too: one, two or many machines per run, each test against the others of its kind.
 
+mod reached;
 mod wrong;
 
 use std::collections::{BTreeMap, BTreeSet};
