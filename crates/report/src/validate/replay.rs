@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ::validate::replay::{Incomplete, Judged, Lacks, Replay, Set, Wrong};
+use ::validate::replay::{Gap, Incomplete, Judged, Lacks, Replay, Set, Unusable, Wrong};
 use ::validate::{Culprit, Finding, Fleet, Judgement, Question, Sample, Verdict};
 use fabric::Collective;
 use fabric::units::GigabytesPerSecond;
@@ -114,13 +114,13 @@ impl Validate {
                 unknown.name
             ));
         }
-        if fleet.len() > 1 && !replay.sets.iter().any(|it| is_all(it, fleet)) {
+        let all = replay.machines();
+        if all > 1 && !replay.sets.iter().any(|it| is_all(it, replay)) {
             let least =
                 least.map(|it| format!("; --least {} is not compared", shown(it))).unwrap_or_default();
-            let all = fleet.len();
             not_known.push(format!("what all {all} machines reach together: no run has all of them{least}"));
         }
-        if let (1, Some(least)) = (fleet.len(), least) {
+        if let (1, Some(least)) = (all, least) {
             not_known.push(format!(
                 "what several machines reach together: --least {} is not compared",
                 shown(least)
@@ -131,14 +131,18 @@ impl Validate {
                 .push(format!("{}: the output does not name the machines", counted(replay.unnamed, "run")));
         }
         not_known.extend(incomplete(&replay.incomplete));
-        let low = low(&tests, &together, fleet.len());
+        let low = low(&tests, &together, all);
+        let unusable = unusable(&replay.unusable);
+        let gaps = gaps(replay);
         let verdict = match () {
             () if !findings.is_empty() || !splits.is_empty() => Verdict::NoGo,
-            () if low.is_none() && suspects.is_empty() && failures.is_empty() && !together.is_empty() => {
-                Verdict::Go
-            }
-            () => Verdict::Inconclusive,
+            () if low.is_some() || together.is_empty() => Verdict::Inconclusive,
+            () if !suspects.is_empty() || !failures.is_empty() => Verdict::Inconclusive,
+            () if !unusable.is_empty() || !gaps.is_empty() => Verdict::Inconclusive,
+            () => Verdict::Go,
         };
+        // These keep the fleet from being fit, and come first.
+        not_known.splice(0..0, unusable.iter().cloned().chain(gaps_in_a_line(&gaps)));
         not_known.extend(failures.iter().filter(|it| !it.asked).map(|it| format!("why {}", it.text)));
         let known = tests.iter().any(|it| it.expected.is_some());
         let untold: Vec<String> = untold.iter().map(|it| fleet.name(*it).to_owned()).collect();
@@ -148,6 +152,8 @@ impl Validate {
             low,
             suspects,
             failures,
+            unusable,
+            gaps,
             together,
             untold,
             known,
@@ -158,7 +164,7 @@ impl Validate {
             schema: "plumb.validate/1",
             verdict: word(verdict),
             text: headline.text(),
-            source: source(runs, files, fleet.len(), &tests),
+            source: source(runs, files, all, &tests),
             hosts: fleet.names().to_vec(),
             findings,
             splits,
@@ -219,8 +225,8 @@ fn source(runs: usize, files: usize, machines: usize, tests: &[Test]) -> String 
 }
 
 /// Whether the runs have all machines.
-fn is_all(set: &Set, fleet: &Fleet) -> bool {
-    fleet.len() > 1 && set.hosts == fleet.len()
+fn is_all(set: &Set, replay: &Replay) -> bool {
+    set.hosts > 1 && set.hosts == replay.machines()
 }
 
 /// What all machines reach together, beside what they must.
@@ -239,7 +245,7 @@ struct Together {
 
 /// The runs of all machines that something can be said about. `--least` is about all-reduce where that was run.
 fn together(replay: &Replay, tests: &[Test], least: Option<f64>) -> Vec<Together> {
-    let all = || replay.sets.iter().zip(tests).filter(|it| is_all(it.0, &replay.fleet));
+    let all = || replay.sets.iter().zip(tests).filter(|it| is_all(it.0, replay));
     let reduced = all().any(|it| it.0.collective == Some(Collective::AllReduce));
     let judged = all().filter_map(|(set, test)| {
         // Where every run failed there is no rate, and that is said.
@@ -342,7 +348,7 @@ fn failures(replay: &Replay, findings: &[Accused]) -> Vec<Failure> {
             }
             let asked = hosts.len() == 2 && files.len() == runs.len();
             let who = match names.len() {
-                _ if is_all(set, fleet) => format!("all {} machines", names.len()),
+                _ if is_all(set, replay) => format!("all {} machines", names.len()),
                 1 | 2 => names.join(" - "),
                 many => format!("{many} machines"),
             };
@@ -419,6 +425,91 @@ fn incomplete(all: &[Incomplete]) -> Vec<String> {
     lines.collect()
 }
 
+/// Rows without a bandwidth, those of one size in one line.
+fn unusable(all: &[Unusable]) -> Vec<String> {
+    let mut by_size: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+    for it in all {
+        by_size.entry(it.bytes).or_default().push(it.name.clone());
+    }
+    let line = |(size, names): (u64, Vec<String>)| {
+        format!(
+            "{} failed at {}: the bandwidth is zero, negative, infinite or not a number ({})",
+            counted(names.len(), "run"),
+            bytes(size),
+            list(&names, 8)
+        )
+    };
+    by_size.into_iter().rev().map(line).collect()
+}
+
+/// What was not measured because its runs are incomplete, in a sentence each, what weighs most first.
+fn gaps(replay: &Replay) -> Vec<String> {
+    let mut said = Vec::new();
+    let hosts = &replay.unmeasured;
+    if !hosts.is_empty() {
+        let (was, its) = if hosts.len() == 1 { ("was", "its") } else { ("were", "their") };
+        said.push(format!("{} {was} not measured: {its} runs are incomplete", list(hosts, 8)));
+    }
+    let measured = |it: &&Gap| !it.hosts.iter().any(|it| hosts.contains(it));
+    let all = replay.gaps();
+    let (pairs, others): (Vec<&Gap>, Vec<&Gap>) =
+        all.iter().filter(measured).partition(|it| it.hosts.len() == 2);
+    said.extend(others.into_iter().map(|it| {
+        let who = match &it.hosts[..] {
+            [one] if it.all_named => format!("{one} by itself"),
+            [one] => format!("{one} by itself or with others"),
+            many if many.len() == replay.machines() => format!("all {} machines", many.len()),
+            many if it.all_named => format!("{} machines", many.len()),
+            many => format!("{} machines or more", many.len()),
+        };
+        did_not_end(&who, &it.files)
+    }));
+    said.extend(pair_gaps(pairs));
+    said
+}
+
+/// The same in one line: the files are named by what they lack, too.
+fn gaps_in_a_line(gaps: &[String]) -> Option<String> {
+    let more = gaps.len().saturating_sub(MOST_GAPS);
+    let more = if more == 0 { String::new() } else { format!("; and {more} more") };
+    let known: Vec<&str> = gaps.iter().take(MOST_GAPS).map(String::as_str).collect();
+    (!known.is_empty()).then(|| format!("{}{more}", known.join("; ")))
+}
+
+/// Of machines and pairs without a complete run, so many are named.
+const MOST_GAPS: usize = 8;
+
+/// Pairs with incomplete runs alone; those that have a machine in common are one sentence.
+fn pair_gaps(mut pairs: Vec<&Gap>) -> Vec<String> {
+    let mut said = Vec::new();
+    while let Some(host) = most_common(&pairs) {
+        let (own, rest): (Vec<&Gap>, Vec<&Gap>) = pairs.iter().partition(|it| it.hosts.contains(&host));
+        if own.len() < 2 {
+            break;
+        }
+        let files: Vec<String> = own.iter().flat_map(|it| it.files.clone()).collect();
+        said.push(did_not_end(&format!("{host} with {} others", own.len()), &files));
+        pairs = rest;
+    }
+    said.extend(pairs.into_iter().map(|it| did_not_end(&it.hosts.join(" - "), &it.files)));
+    said
+}
+
+/// The machine that most of these have.
+fn most_common(gaps: &[&Gap]) -> Option<String> {
+    let mut often: BTreeMap<&String, usize> = BTreeMap::new();
+    for host in gaps.iter().flat_map(|it| &it.hosts) {
+        *often.entry(host).or_default() += 1;
+    }
+    often.into_iter().max_by_key(|it| it.1).map(|it| it.0.clone())
+}
+
+fn did_not_end(who: &str, files: &[String]) -> String {
+    let (runs, are) =
+        if files.len() == 1 { ("the run".to_owned(), "is") } else { (counted(files.len(), "run"), "are") };
+    format!("{runs} of {who} {are} incomplete ({})", list(files, 2))
+}
+
 /// Files without a run.
 fn unused(files: &[String]) -> Option<String> {
     (!files.is_empty()).then(|| {
@@ -435,6 +526,10 @@ struct Headline<'a> {
     suspects: Vec<String>,
     /// Runs that failed, of which no machine is accused.
     failures: Vec<Failure>,
+    /// Runs with rows that have no bandwidth.
+    unusable: Vec<String>,
+    /// What was not measured because its runs are incomplete.
+    gaps: Vec<String>,
     together: Vec<Together>,
     /// Machines that were slow, or not measured with one that is normal.
     untold: Vec<String>,
@@ -487,6 +582,16 @@ impl Headline<'_> {
                 list(&self.suspects, 3)
             );
         }
+        if !self.together.is_empty() || !self.replay.unmeasured.is_empty() {
+            let mut lacking = self.unusable.iter().chain(&self.gaps);
+            if let Some(first) = lacking.next() {
+                let more = match lacking.count() {
+                    0 => String::new(),
+                    more => format!(", and {more} more (see below)"),
+                };
+                return format!("INCONCLUSIVE: {first}{more}");
+            }
+        }
         if let Some(it) = self.together.first() {
             return format!("GO: all {machines} machines together reach {}{}", bandwidth(it.rate), it.beside);
         }
@@ -494,7 +599,7 @@ impl Headline<'_> {
             return "INCONCLUSIVE: these runs are of one machine: nothing was measured between machines"
                 .to_owned();
         }
-        let none_has_all = !self.replay.sets.iter().any(|it| is_all(it, &self.replay.fleet));
+        let none_has_all = !self.replay.sets.iter().any(|it| is_all(it, self.replay));
         let what = if self.known && none_has_all {
             "no run has all of them together"
         } else {
