@@ -415,6 +415,31 @@ fn a_pair_that_hung_and_then_ran_was_measured() {
 }
 
 #[test]
+fn a_slow_pair_stays_in_the_first_line_until_it_is_settled() {
+    let folder = pairs("replay-again", 10, |it| it.rate = if it.hosts == [3, 7] { 200.0 } else { 400.0 });
+    write(&folder, "all.log", &all(10, 355.0, 0));
+    for (times, missing) in [
+        (2, "in 2 of 2 measurements: a link is named from 4 on, so 2 more at least"),
+        (3, "in 3 of 3 measurements: a link is named from 4 on, so 1 more at least"),
+        (4, "in 4 of 4 measurements: too few measurements to exclude chance: measure this pair again"),
+    ] {
+        let again = Run { hosts: vec![3, 7], rate: 200.0, wrong: 0 }.output();
+        write(&folder, &format!("again{times}.log"), &again);
+        let answer = replay(&folder, &["--least", "300"]);
+        assert_eq!(answer.code, Some(2), "{}", answer.stdout);
+        let text = words_of(&folder, &answer);
+        let says = format!(
+            "INCONCLUSIVE: node03 - node07 were slow in {times} of {times} measurements (50 % of normal), and it is not settled why: measure this pair again"
+        );
+        assert!(text.starts_with(&says), "{text}");
+        assert!(text.contains(missing) && !text.contains("not measured again"), "{text}");
+    }
+    write(&folder, "again5.log", &Run { hosts: vec![3, 7], rate: 200.0, wrong: 0 }.output());
+    let text = words(&replay(&folder, &["--least", "300"]));
+    assert!(text.starts_with("NO-GO: take out one of node07 and node03"), "{text}");
+}
+
+#[test]
 fn rows_without_a_bandwidth_are_runs_that_failed() {
     let without = |hosts: Vec<usize>, size: &str, value: &str| {
         let text = two_sizes(hosts, 400.0);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ::validate::replay::{Gap, Incomplete, Judged, Lacks, Replay, Set, Unusable, Wrong};
-use ::validate::{Culprit, Finding, Fleet, Judgement, Question, Sample, Verdict};
+use ::validate::{Culprit, Finding, Fleet, Host, Judgement, Pair, Question, Sample, Verdict};
 use fabric::Collective;
 use fabric::units::GigabytesPerSecond;
 
@@ -77,9 +77,16 @@ impl Validate {
                         Question::Host(host) => Some(*host),
                         Question::Pair(_) => None,
                     }));
-                    suspects.extend(measured_once(fleet, set, judgement));
+                    let slow_pairs = slow_pairs(fleet, set, judgement);
+                    // Whether a pair that is slow again and again is a link has a line of its own.
+                    let again = slow_pairs.iter().filter(|it| it.of > 1);
+                    not_known.extend(again.clone().map(|it| format!("{name}: {}", it.unsettled())));
+                    let again: BTreeSet<Pair> = again.map(|it| it.pair).collect();
+                    let mut asked = judgement.open.clone();
+                    asked.retain(|it| !matches!(it, Question::Pair(pair) if again.contains(pair)));
+                    suspects.extend(slow_pairs);
                     not_known.extend(
-                        open(fleet, &judgement.open, &samples(set), judgement.split.as_ref())
+                        open(fleet, &asked, &samples(set), judgement.split.as_ref())
                             .into_iter()
                             .map(|it| format!("{name}: {it}")),
                     );
@@ -300,22 +307,95 @@ fn low(tests: &[Test], together: &[Together], machines: usize) -> Option<String>
     })
 }
 
-/// Pairs that are slow and were measured once: too little to accuse a link, enough to measure it again.
-fn measured_once(fleet: &Fleet, set: &Set, judgement: &Judgement) -> Vec<String> {
-    let Some(reference) = &judgement.reference else { return Vec::new() };
-    let once = judgement.open.iter().filter_map(|it| match it {
-        Question::Pair(pair) => {
-            let mut runs = set.runs.iter().filter(|it| it.hosts == pair.hosts());
-            let run = runs.next().filter(|_| runs.next().is_none())?;
-            let names = pair.hosts().map(|it| fleet.name(it)).join(" - ");
-            Some(match run.rate {
-                Some(rate) => format!("{names} reach {} of normal", percent(reference.share(rate.0))),
-                None => format!("{names} failed"),
-            })
+/// Slow measurements that name a link, at least: what was seen first and what confirms it.
+const CONFIRMED: usize = 4;
+
+/// A pair that is slow and that no finding explains: too little to accuse a link, enough to measure it again.
+struct SlowPair {
+    pair: Pair,
+    names: String,
+    /// Measurements that were slow or failed,
+    slow: usize,
+    /// of how many,
+    of: usize,
+    /// and how many failed.
+    failed: usize,
+    /// The median of those that ended, as a part of what is normal.
+    share: Option<f64>,
+}
+
+impl SlowPair {
+    fn what(&self) -> &'static str {
+        if self.failed == self.slow { "failed" } else { "slow" }
+    }
+
+    /// For the first line.
+    fn sentence(&self) -> String {
+        let Self { names, slow, of, .. } = self;
+        let share = self.share.map(percent);
+        match (share, of) {
+            (Some(share), 1) => format!("{names} reach {share} of normal"),
+            (None, 1) => format!("{names} failed"),
+            (Some(share), _) if self.failed == 0 => {
+                format!("{names} were slow in {slow} of {of} measurements ({share} of normal)")
+            }
+            (_, _) if self.failed == *slow => format!("{names} failed in {slow} of {of} measurements"),
+            (_, _) => format!("{names} were slow or failed in {slow} of {of} measurements"),
         }
-        Question::Host(_) => None,
+    }
+
+    /// What is missing to settle it, of one that was measured several times.
+    fn unsettled(&self) -> String {
+        let Self { names, slow, of, .. } = self;
+        let missing = match CONFIRMED.saturating_sub(*slow) {
+            0 => "too few measurements to exclude chance: measure this pair again".to_owned(),
+            more => format!("a link is named from {CONFIRMED} on, so {more} more at least"),
+        };
+        let were = if self.failed == *slow { "" } else { "were " };
+        format!("why {names} {were}{} in {slow} of {of} measurements: {missing}", self.what())
+    }
+}
+
+/// Pairs that are asked about, and pairs that are slow in each of several measurements.
+fn slow_pairs(fleet: &Fleet, set: &Set, judgement: &Judgement) -> Vec<SlowPair> {
+    let Some(reference) = &judgement.reference else { return Vec::new() };
+    let mut by_pair: BTreeMap<Pair, Vec<Option<f64>>> = BTreeMap::new();
+    for it in samples(set) {
+        by_pair.entry(it.pair).or_default().push(it.rate.map(|it| it.0));
+    }
+    let pairs = by_pair.into_iter().filter_map(|(pair, rates)| {
+        let slow = rates.iter().filter(|it| reference.is_slow(**it)).count();
+        let always = rates.len() > 1 && slow == rates.len() && !explained(judgement, pair);
+        if !always && !judgement.open.contains(&Question::Pair(pair)) {
+            return None;
+        }
+        let mut ended: Vec<f64> = rates.iter().copied().flatten().collect();
+        ended.sort_by(f64::total_cmp);
+        Some(SlowPair {
+            pair,
+            names: pair.hosts().map(|it| fleet.name(it)).join(" - "),
+            slow,
+            of: rates.len(),
+            failed: rates.len() - ended.len(),
+            share: ended.get(ended.len() / 2).map(|it| reference.share(*it)),
+        })
     });
-    once.collect()
+    pairs.collect()
+}
+
+/// Whether a finding or a boundary between groups explains why a pair is slow.
+fn explained(judgement: &Judgement, pair: Pair) -> bool {
+    let accused = judgement.findings.iter().any(|it| match it.culprit {
+        Culprit::Host(host) => pair.has(host),
+        Culprit::Link(link) => link == pair,
+        Culprit::Nic(..) | Culprit::Rail(_) | Culprit::Group(_) => false,
+    });
+    let group = |host: Host| {
+        let split = judgement.split.as_ref()?;
+        split.groups.iter().position(|it| it.contains(&host))
+    };
+    let [one, other] = pair.hosts().map(group);
+    accused || one.is_some() && other.is_some() && one != other
 }
 
 /// Runs of the same machines that failed, at least one of them.
@@ -518,12 +598,25 @@ fn unused(files: &[String]) -> Option<String> {
     })
 }
 
+/// Slow pairs that are to be measured again, for the first line.
+fn suspected(all: &[SlowPair]) -> Option<String> {
+    let sentences: Vec<String> = all.iter().map(SlowPair::sentence).collect();
+    let (pair, them) = if all.len() == 1 { ("this pair", "") } else { ("these pairs", " each") };
+    let known = list(&sentences, 3);
+    let once = if all.iter().all(|it| it.of == 1) {
+        format!("measured once{them}")
+    } else {
+        "and it is not settled why".to_owned()
+    };
+    (!all.is_empty()).then(|| format!("{known}, {once}: measure {pair} again"))
+}
+
 /// What the first line is made of.
 struct Headline<'a> {
     findings: &'a [Accused],
     splits: &'a [Split],
     low: Option<String>,
-    suspects: Vec<String>,
+    suspects: Vec<SlowPair>,
     /// Runs that failed, of which no machine is accused.
     failures: Vec<Failure>,
     /// Runs with rows that have no bandwidth.
@@ -565,22 +658,19 @@ impl Headline<'_> {
             };
             return format!("INCONCLUSIVE: {}{more}{low}", first.text);
         }
+        let suspects = suspected(&self.suspects);
         if let Some(low) = self.low {
-            return if self.together.is_empty() && machines > 1 {
-                format!("INCONCLUSIVE: {even}, but all are slow: {low}")
-            } else if even.is_empty() {
-                format!("INCONCLUSIVE: {low}")
-            } else {
-                format!("INCONCLUSIVE: {low}; {even}")
+            return match suspects {
+                Some(suspects) => format!("INCONCLUSIVE: {low}; {suspects}"),
+                None if self.together.is_empty() && machines > 1 => {
+                    format!("INCONCLUSIVE: {even}, but all are slow: {low}")
+                }
+                None if even.is_empty() => format!("INCONCLUSIVE: {low}"),
+                None => format!("INCONCLUSIVE: {low}; {even}"),
             };
         }
-        if !self.suspects.is_empty() {
-            let (pair, them) =
-                if self.suspects.len() == 1 { ("this pair", "") } else { ("these pairs", " each") };
-            return format!(
-                "INCONCLUSIVE: {}, measured once{them}: measure {pair} again",
-                list(&self.suspects, 3)
-            );
+        if let Some(suspects) = suspects {
+            return format!("INCONCLUSIVE: {suspects}");
         }
         if !self.together.is_empty() || !self.replay.unmeasured.is_empty() {
             let mut lacking = self.unusable.iter().chain(&self.gaps);
