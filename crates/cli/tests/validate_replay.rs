@@ -484,3 +484,22 @@ fn rows_without_a_bandwidth_are_runs_that_failed() {
     let answer = replay(&folder, &["--least", "300"]);
     assert_eq!(answer.code, Some(0), "{}", answer.stdout);
 }
+
+#[test]
+fn kinds_of_runs_that_differ_in_gpu_or_release_have_different_names() {
+    let folder = pairs("replay-mixed", 8, |_| {});
+    for (one, other) in [(5, 6), (5, 7), (5, 8), (6, 7), (6, 8), (7, 8)] {
+        let run = Run { hosts: vec![one, other], rate: 400.0, wrong: 0 }.output();
+        let text = run.replace("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB");
+        write(&folder, &format!("p{one}-{other}.log"), &text);
+    }
+    let text = words(&replay(&folder, &[]));
+    assert!(text.contains("all_reduce of 1 GiB, 8 GPUs each, pairs, NVIDIA H100 80GB HBM3 22 0"), "{text}");
+    assert!(text.contains("all_reduce of 1 GiB, 8 GPUs each, pairs, NVIDIA A100-SXM4-80GB 6 0"), "{text}");
+    let folder = pairs("replay-releases", 8, |_| {});
+    let run = Run { hosts: vec![1, 2], rate: 400.0, wrong: 0 }.output();
+    write(&folder, "p1-2.log", &run.replace("nccl-library=22809", "nccl-library=22707"));
+    let text = words(&replay(&folder, &[]));
+    assert!(text.contains("8 GPUs each, pairs, NCCL 2.28.9 27 0"), "{text}");
+    assert!(text.contains("8 GPUs each, pairs, NCCL 2.27.7 1 0"), "{text}");
+}

@@ -32,8 +32,7 @@ impl Validate {
         let mut suspects = Vec::new();
         let mut untold: BTreeSet<::validate::Host> = BTreeSet::new();
         let mut best: Option<(usize, Matrix)> = None;
-        for set in &replay.sets {
-            let name = name(set);
+        for (set, name) in replay.sets.iter().zip(set_names(&replay.sets)) {
             let reference = set.reference();
             let slow = set
                 .runs
@@ -196,6 +195,26 @@ fn samples(set: &Set) -> Vec<Sample> {
         _ => None,
     };
     set.runs.iter().filter_map(pair).collect()
+}
+
+/// What each kind of runs is called, with its GPU and release where that alone tells it from another kind.
+fn set_names(sets: &[Set]) -> Vec<String> {
+    let short: Vec<String> = sets.iter().map(name).collect();
+    let whole = short.iter().zip(sets).map(|(own, set)| {
+        let like = || short.iter().zip(sets).filter(|it| it.0 == own).map(|it| it.1);
+        let mut name = own.clone();
+        if like().any(|it| it.gpu != set.gpu) {
+            name.push_str(", ");
+            name.push_str(if set.gpu.is_empty() { "GPU not named" } else { &set.gpu });
+        }
+        if like().any(|it| it.nccl != set.nccl) {
+            let release = set.nccl.map_or_else(|| "not named".to_owned(), |it| it.to_string());
+            name.push_str(", NCCL ");
+            name.push_str(&release);
+        }
+        name
+    });
+    whole.collect()
 }
 
 /// `alltoall of 16 GiB, 8 GPUs each, pairs`.
