@@ -65,6 +65,11 @@ fn replay(folder: &Folder, more: &[&str]) -> Answer {
     plumb(["validate", "--replay", &path].into_iter().chain(more.iter().copied()))
 }
 
+/// The same with files named as they are in the folder.
+fn words_of(folder: &Folder, answer: &Answer) -> String {
+    words(answer).replace(&format!("{}/", folder.path().display()), "")
+}
+
 /// Lines of text joined, as they were before they were wrapped.
 fn words(answer: &Answer) -> String {
     answer.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -312,4 +317,189 @@ fn a_failed_run_of_all_machines_is_never_go() {
     }
     let text = words(&replay(&folder, &["--least", "250"]));
     assert!(text.starts_with("GO: all 8 machines together reach 380 GB/s"), "{text}");
+}
+
+#[test]
+fn of_several_runs_of_all_machines_the_middle_one_counts() {
+    for (rates, says, table) in [
+        (
+            &[150.0, 350.0, 150.0][..],
+            "INCONCLUSIVE: 2 of 3 runs of all 8 machines were too slow",
+            "3 0 0 150 150",
+        ),
+        (&[350.0, 150.0], "INCONCLUSIVE: 1 of 2 runs of all 8 machines was too slow", "2 0 0 150 150"),
+        (&[150.0, 350.0], "INCONCLUSIVE: 1 of 2 runs of all 8 machines was too slow", "2 0 0 150 150"),
+        (&[350.0, 350.0, 150.0], "INCONCLUSIVE: 1 of 3 runs of all 8 machines was too slow", "3 0 1 350 150"),
+        (&[350.0, 350.0, 150.0, 150.0], "INCONCLUSIVE: 2 of 4 runs of all 8", "4 0 0 150 150"),
+        (&[150.0, 151.0], "INCONCLUSIVE: all 8 machines together reach only 150 GB/s", "2 0 0 150 150"),
+        (&[340.0, 350.0, 360.0], "GO: all 8 machines together reach 350 GB/s", "3 0 0 350 340"),
+    ] {
+        let folder = pairs("replay-several", 8, |_| {});
+        for (number, rate) in rates.iter().enumerate() {
+            write(&folder, &format!("all{number}.log"), &all(8, *rate, 0));
+        }
+        let answer = replay(&folder, &["--least", "300"]);
+        assert_eq!(answer.code, Some(if says.starts_with("GO") { 0 } else { 2 }), "{}", answer.stdout);
+        let text = words(&answer);
+        assert!(text.starts_with(says), "{rates:?}: {text}");
+        let row = format!("all_reduce of 1 GiB, 8 GPUs each, 8 machines {table}");
+        assert!(text.contains(&row), "{rates:?}: {text}");
+    }
+    // Where a machine explains it, that machine is named.
+    let folder =
+        pairs("replay-several-slow", 8, |it| it.rate = if it.hosts.contains(&4) { 200.0 } else { 400.0 });
+    write(&folder, "all1.log", &all(8, 350.0, 0));
+    write(&folder, "all2.log", &all(8, 150.0, 0));
+    let text = words(&replay(&folder, &["--least", "300"]));
+    assert!(text.starts_with("NO-GO: take out node04; 1 of 2 runs of all 8 machines was too slow"), "{text}");
+}
+
+/// The output of a run that hangs while its ranks connect.
+fn hangs(hosts: Vec<usize>) -> String {
+    let text = Run { hosts, rate: 400.0, wrong: 0 }.output();
+    text.get(..text.find("#       size").unwrap()).unwrap().to_owned()
+}
+
+/// Eight machines of which every pair with node05 hangs.
+fn hanging(name: &str) -> Folder {
+    let folder = pairs(name, 8, |_| {});
+    for other in (1..=8).filter(|it| *it != 5) {
+        let (one, other) = (other.min(5), other.max(5));
+        write(&folder, &format!("p{one}-{other}.log"), &hangs(vec![one, other]));
+    }
+    folder
+}
+
+#[test]
+fn runs_that_hang_are_never_go() {
+    let folder = hanging("replay-hangs");
+    write(&folder, "all.log", &all(8, 350.0, 0));
+    let answer = replay(&folder, &["--least", "300"]);
+    assert_eq!(answer.code, Some(2), "{}", answer.stdout);
+    let says = "INCONCLUSIVE: 7 runs of node05 with 7 others are incomplete (p1-5.log, p2-5.log and 5 more)";
+    assert!(words_of(&folder, &answer).starts_with(says), "{}", answer.stdout);
+    // The machine is in no other run: these are not all machines.
+    let seven = Run { hosts: (1..=8).filter(|it| *it != 5).collect(), rate: 350.0, wrong: 0 }.output();
+    write(&folder, "all.log", &seven);
+    let answer = replay(&folder, &["--least", "300"]);
+    assert_eq!(answer.code, Some(2), "{}", answer.stdout);
+    let text = words_of(&folder, &answer);
+    assert!(text.starts_with("INCONCLUSIVE: node05 was not measured: its runs are incomplete"), "{text}");
+    assert!(text.contains("not known node05 was not measured"), "{text}");
+    assert!(text.contains("what all 8 machines reach together: no run has all of them"), "{text}");
+    // One of two runs of all machines.
+    let folder = pairs("replay-hangs-all", 8, |_| {});
+    write(&folder, "all1.log", &all(8, 350.0, 0));
+    write(&folder, "all2.log", &hangs((1..=8).collect()));
+    let answer = replay(&folder, &["--least", "300"]);
+    assert_eq!(answer.code, Some(2), "{}", answer.stdout);
+    let says = "INCONCLUSIVE: the run of all 8 machines is incomplete (all2.log)";
+    assert!(words_of(&folder, &answer).starts_with(says), "{}", answer.stdout);
+}
+
+#[test]
+fn a_pair_that_hung_and_then_ran_was_measured() {
+    let folder = pairs("replay-hung-once", 8, |_| {});
+    write(&folder, "all.log", &all(8, 350.0, 0));
+    write(&folder, "first.log", &hangs(vec![2, 6]));
+    let answer = replay(&folder, &["--least", "300"]);
+    assert_eq!(answer.code, Some(0), "{}", answer.stdout);
+    assert!(words_of(&folder, &answer).contains("first.log: incomplete"), "{}", answer.stdout);
+    // A run of another program does not measure it.
+    let other = hangs(vec![2, 6]).replace("all_reduce_perf", "alltoall_perf");
+    write(&folder, "first.log", &other);
+    let answer = replay(&folder, &["--least", "300"]);
+    assert_eq!(answer.code, Some(2), "{}", answer.stdout);
+    let says = "INCONCLUSIVE: the run of node02 - node06 is incomplete (first.log)";
+    assert!(words_of(&folder, &answer).starts_with(says), "{}", answer.stdout);
+}
+
+#[test]
+fn a_slow_pair_stays_in_the_first_line_until_it_is_settled() {
+    let folder = pairs("replay-again", 10, |it| it.rate = if it.hosts == [3, 7] { 200.0 } else { 400.0 });
+    write(&folder, "all.log", &all(10, 355.0, 0));
+    for (times, missing) in [
+        (2, "in 2 of 2 measurements: a link is named from 4 on, so 2 more at least"),
+        (3, "in 3 of 3 measurements: a link is named from 4 on, so 1 more at least"),
+        (4, "in 4 of 4 measurements: too few measurements to exclude chance: measure this pair again"),
+    ] {
+        let again = Run { hosts: vec![3, 7], rate: 200.0, wrong: 0 }.output();
+        write(&folder, &format!("again{times}.log"), &again);
+        let answer = replay(&folder, &["--least", "300"]);
+        assert_eq!(answer.code, Some(2), "{}", answer.stdout);
+        let text = words_of(&folder, &answer);
+        let says = format!(
+            "INCONCLUSIVE: node03 - node07 were slow in {times} of {times} measurements (50 % of normal), and it is not settled why: measure this pair again"
+        );
+        assert!(text.starts_with(&says), "{text}");
+        assert!(text.contains(missing) && !text.contains("not measured again"), "{text}");
+    }
+    write(&folder, "again5.log", &Run { hosts: vec![3, 7], rate: 200.0, wrong: 0 }.output());
+    let text = words(&replay(&folder, &["--least", "300"]));
+    assert!(text.starts_with("NO-GO: take out one of node07 and node03"), "{text}");
+}
+
+#[test]
+fn rows_without_a_bandwidth_are_runs_that_failed() {
+    let without = |hosts: Vec<usize>, size: &str, value: &str| {
+        let text = two_sizes(hosts, 400.0);
+        let row = text.lines().find(|it| it.trim_start().starts_with(size)).unwrap();
+        let time = if value == "0.00" { value } else { "4969.2" };
+        text.replace(row, &row.replace("400.00", value).replace("4969.2", time))
+    };
+    for value in ["0.00", "-360.00", "inf", "nan"] {
+        let folder = pairs("replay-unusable", 8, |_| {});
+        for one in 1..=8 {
+            for other in one + 1..=8 {
+                let hosts = vec![one, other];
+                let bad = one == 5 || other == 5;
+                let text = if bad { without(hosts, "8589934592", value) } else { two_sizes(hosts, 400.0) };
+                write(&folder, &format!("p{one}-{other}.log"), &text);
+            }
+        }
+        write(&folder, "all.log", &two_sizes((1..=8).collect(), 350.0));
+        let answer = replay(&folder, &["--least", "300"]);
+        assert_eq!(answer.code, Some(1), "{value}: {}", answer.stdout);
+        let text = words_of(&folder, &answer);
+        assert!(text.starts_with("NO-GO: take out node05"), "{value}: {text}");
+        assert!(text.contains("all_reduce of 8 GiB, 8 GPUs each, pairs 28 7 0 400 400"), "{value}: {text}");
+        assert!(text.contains("7 runs failed at 8 GiB: the bandwidth is zero, negative"), "{value}: {text}");
+        assert!(text.contains("p1-5.log") && text.contains("p5-8.log"), "{value}: {text}");
+    }
+    // One pair, and at a size that is not compared.
+    let folder = pairs("replay-unusable-one", 8, |_| {});
+    write(&folder, "all.log", &all(8, 350.0, 0));
+    write(&folder, "p2-5.log", &without(vec![2, 5], "8589934592", "nan"));
+    let answer = replay(&folder, &["--least", "300"]);
+    assert_eq!(answer.code, Some(2), "{}", answer.stdout);
+    let text = words_of(&folder, &answer);
+    assert!(text.starts_with("INCONCLUSIVE: 1 run failed at 8 GiB"), "{text}");
+    assert!(text.contains("(p2-5.log)"), "{text}");
+    // A few bytes round to zero, which is no failure.
+    let tiny = all(8, 350.0, 0);
+    let row = tiny.lines().find(|it| it.starts_with("  1073741824")).unwrap();
+    let small = "           8             2     float     sum      -1    45.82    0.00    0.00      0    38.17    0.00    0.00      0";
+    write(&folder, "all.log", &tiny.replace(row, &format!("{small}\n{row}")));
+    write(&folder, "p2-5.log", &Run { hosts: vec![2, 5], rate: 400.0, wrong: 0 }.output());
+    let answer = replay(&folder, &["--least", "300"]);
+    assert_eq!(answer.code, Some(0), "{}", answer.stdout);
+}
+
+#[test]
+fn kinds_of_runs_that_differ_in_gpu_or_release_have_different_names() {
+    let folder = pairs("replay-mixed", 8, |_| {});
+    for (one, other) in [(5, 6), (5, 7), (5, 8), (6, 7), (6, 8), (7, 8)] {
+        let run = Run { hosts: vec![one, other], rate: 400.0, wrong: 0 }.output();
+        let text = run.replace("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB");
+        write(&folder, &format!("p{one}-{other}.log"), &text);
+    }
+    let text = words(&replay(&folder, &[]));
+    assert!(text.contains("all_reduce of 1 GiB, 8 GPUs each, pairs, NVIDIA H100 80GB HBM3 22 0"), "{text}");
+    assert!(text.contains("all_reduce of 1 GiB, 8 GPUs each, pairs, NVIDIA A100-SXM4-80GB 6 0"), "{text}");
+    let folder = pairs("replay-releases", 8, |_| {});
+    let run = Run { hosts: vec![1, 2], rate: 400.0, wrong: 0 }.output();
+    write(&folder, "p1-2.log", &run.replace("nccl-library=22809", "nccl-library=22707"));
+    let text = words(&replay(&folder, &[]));
+    assert!(text.contains("8 GPUs each, pairs, NCCL 2.28.9 27 0"), "{text}");
+    assert!(text.contains("8 GPUs each, pairs, NCCL 2.27.7 1 0"), "{text}");
 }

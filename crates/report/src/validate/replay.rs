@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ::validate::replay::{Incomplete, Judged, Lacks, Replay, Set, Wrong};
-use ::validate::{Culprit, Finding, Fleet, Judgement, Question, Reference, Sample, Verdict};
+use ::validate::replay::{Gap, Incomplete, Judged, Lacks, Replay, Set, Unusable, Wrong};
+use ::validate::{Culprit, Finding, Fleet, Host, Judgement, Pair, Question, Sample, Verdict};
 use fabric::Collective;
+use fabric::units::GigabytesPerSecond;
 
 use super::simulated::{accused, named_out, open, out_list};
 use super::{Accused, Matrix, Normal, Split, Test, Validate, bandwidth, list, percent, word};
@@ -31,15 +32,14 @@ impl Validate {
         let mut suspects = Vec::new();
         let mut untold: BTreeSet<::validate::Host> = BTreeSet::new();
         let mut best: Option<(usize, Matrix)> = None;
-        for set in &replay.sets {
-            let name = name(set);
-            let reference = Reference::of(set.runs.iter().filter_map(|it| it.rate).map(|it| it.0));
+        for (set, name) in replay.sets.iter().zip(set_names(&replay.sets)) {
+            let reference = set.reference();
             let slow = set
                 .runs
                 .iter()
                 .filter(|it| reference.is_none_or(|known| known.is_slow(it.rate.map(|it| it.0))))
                 .count();
-            let rates: Vec<f64> = set.runs.iter().filter_map(|it| it.rate).map(|it| it.0).collect();
+            let rates: Vec<f64> = set.rates().collect();
             tests.push(Test {
                 name: name.clone(),
                 hosts: set.hosts,
@@ -76,9 +76,16 @@ impl Validate {
                         Question::Host(host) => Some(*host),
                         Question::Pair(_) => None,
                     }));
-                    suspects.extend(measured_once(fleet, set, judgement));
+                    let slow_pairs = slow_pairs(fleet, set, judgement);
+                    // Whether a pair that is slow again and again is a link has a line of its own.
+                    let again = slow_pairs.iter().filter(|it| it.of > 1);
+                    not_known.extend(again.clone().map(|it| format!("{name}: {}", it.unsettled())));
+                    let again: BTreeSet<Pair> = again.map(|it| it.pair).collect();
+                    let mut asked = judgement.open.clone();
+                    asked.retain(|it| !matches!(it, Question::Pair(pair) if again.contains(pair)));
+                    suspects.extend(slow_pairs);
                     not_known.extend(
-                        open(fleet, &judgement.open, &samples(set), judgement.split.as_ref())
+                        open(fleet, &asked, &samples(set), judgement.split.as_ref())
                             .into_iter()
                             .map(|it| format!("{name}: {it}")),
                     );
@@ -113,13 +120,13 @@ impl Validate {
                 unknown.name
             ));
         }
-        if fleet.len() > 1 && !replay.sets.iter().any(|it| is_all(it, fleet)) {
+        let all = replay.machines();
+        if all > 1 && !replay.sets.iter().any(|it| is_all(it, replay)) {
             let least =
                 least.map(|it| format!("; --least {} is not compared", shown(it))).unwrap_or_default();
-            let all = fleet.len();
             not_known.push(format!("what all {all} machines reach together: no run has all of them{least}"));
         }
-        if let (1, Some(least)) = (fleet.len(), least) {
+        if let (1, Some(least)) = (all, least) {
             not_known.push(format!(
                 "what several machines reach together: --least {} is not compared",
                 shown(least)
@@ -130,14 +137,18 @@ impl Validate {
                 .push(format!("{}: the output does not name the machines", counted(replay.unnamed, "run")));
         }
         not_known.extend(incomplete(&replay.incomplete));
-        let low = low(&tests, &together, fleet.len());
+        let low = low(&tests, &together, all);
+        let unusable = unusable(&replay.unusable);
+        let gaps = gaps(replay);
         let verdict = match () {
             () if !findings.is_empty() || !splits.is_empty() => Verdict::NoGo,
-            () if low.is_none() && suspects.is_empty() && failures.is_empty() && !together.is_empty() => {
-                Verdict::Go
-            }
-            () => Verdict::Inconclusive,
+            () if low.is_some() || together.is_empty() => Verdict::Inconclusive,
+            () if !suspects.is_empty() || !failures.is_empty() => Verdict::Inconclusive,
+            () if !unusable.is_empty() || !gaps.is_empty() => Verdict::Inconclusive,
+            () => Verdict::Go,
         };
+        // These keep the fleet from being fit, and come first.
+        not_known.splice(0..0, unusable.iter().cloned().chain(gaps_in_a_line(&gaps)));
         not_known.extend(failures.iter().filter(|it| !it.asked).map(|it| format!("why {}", it.text)));
         let known = tests.iter().any(|it| it.expected.is_some());
         let untold: Vec<String> = untold.iter().map(|it| fleet.name(*it).to_owned()).collect();
@@ -147,6 +158,8 @@ impl Validate {
             low,
             suspects,
             failures,
+            unusable,
+            gaps,
             together,
             untold,
             known,
@@ -157,7 +170,7 @@ impl Validate {
             schema: "plumb.validate/1",
             verdict: word(verdict),
             text: headline.text(),
-            source: source(runs, files, fleet.len(), &tests),
+            source: source(runs, files, all, &tests),
             hosts: fleet.names().to_vec(),
             findings,
             splits,
@@ -182,6 +195,26 @@ fn samples(set: &Set) -> Vec<Sample> {
         _ => None,
     };
     set.runs.iter().filter_map(pair).collect()
+}
+
+/// What each kind of runs is called, with its GPU and release where that alone tells it from another kind.
+fn set_names(sets: &[Set]) -> Vec<String> {
+    let short: Vec<String> = sets.iter().map(name).collect();
+    let whole = short.iter().zip(sets).map(|(own, set)| {
+        let like = || short.iter().zip(sets).filter(|it| it.0 == own).map(|it| it.1);
+        let mut name = own.clone();
+        if like().any(|it| it.gpu != set.gpu) {
+            name.push_str(", ");
+            name.push_str(if set.gpu.is_empty() { "GPU not named" } else { &set.gpu });
+        }
+        if like().any(|it| it.nccl != set.nccl) {
+            let release = set.nccl.map_or_else(|| "not named".to_owned(), |it| it.to_string());
+            name.push_str(", NCCL ");
+            name.push_str(&release);
+        }
+        name
+    });
+    whole.collect()
 }
 
 /// `alltoall of 16 GiB, 8 GPUs each, pairs`.
@@ -218,26 +251,31 @@ fn source(runs: usize, files: usize, machines: usize, tests: &[Test]) -> String 
 }
 
 /// Whether the runs have all machines.
-fn is_all(set: &Set, fleet: &Fleet) -> bool {
-    fleet.len() > 1 && set.hosts == fleet.len()
+fn is_all(set: &Set, replay: &Replay) -> bool {
+    set.hosts > 1 && set.hosts == replay.machines()
 }
 
 /// What all machines reach together, beside what they must.
 struct Together {
     test: String,
+    /// Of the middle run.
     rate: f64,
-    needed: f64,
+    lowest: f64,
+    /// Runs,
+    runs: usize,
+    /// and how many of them do not reach what is needed.
+    slow: usize,
     /// `, 300 GB/s needed (--least)`.
     beside: String,
 }
 
 /// The runs of all machines that something can be said about. `--least` is about all-reduce where that was run.
 fn together(replay: &Replay, tests: &[Test], least: Option<f64>) -> Vec<Together> {
-    let all = || replay.sets.iter().zip(tests).filter(|it| is_all(it.0, &replay.fleet));
+    let all = || replay.sets.iter().zip(tests).filter(|it| is_all(it.0, replay));
     let reduced = all().any(|it| it.0.collective == Some(Collective::AllReduce));
     let judged = all().filter_map(|(set, test)| {
         // Where every run failed there is no rate, and that is said.
-        let rate = test.normal?;
+        let (rate, lowest) = (set.middle()?, test.lowest?);
         let counts = !reduced || set.collective == Some(Collective::AllReduce);
         let (needed, beside) = match (least.filter(|_| counts), &test.expected) {
             (Some(least), _) => (least, format!(", {} needed (--least)", bandwidth(least))),
@@ -247,14 +285,26 @@ fn together(replay: &Replay, tests: &[Test], least: Option<f64>) -> Vec<Together
             }
             (None, None) => return None,
         };
-        Some(Together { test: test.name.clone(), rate, needed, beside })
+        let (runs, slow) = (set.rates().count(), set.below(GigabytesPerSecond(needed)));
+        Some(Together { test: test.name.clone(), rate, lowest, runs, slow, beside })
     });
     judged.collect()
 }
 
 /// What is below what it should reach, in a sentence. Then no machine is slower than the others.
 fn low(tests: &[Test], together: &[Together], machines: usize) -> Option<String> {
-    if let Some(it) = together.iter().find(|it| it.rate < it.needed) {
+    let slow = together.iter().filter(|it| it.slow > 0);
+    if let Some(it) = slow.max_by_key(|it| it.slow == it.runs) {
+        if it.slow < it.runs {
+            let were = if it.slow == 1 { "was" } else { "were" };
+            return Some(format!(
+                "{} of {} runs of all {machines} machines {were} too slow: the lowest reached {}{}",
+                it.slow,
+                it.runs,
+                bandwidth(it.lowest),
+                it.beside
+            ));
+        }
         return Some(format!(
             "all {machines} machines together reach only {}{}",
             bandwidth(it.rate),
@@ -276,22 +326,95 @@ fn low(tests: &[Test], together: &[Together], machines: usize) -> Option<String>
     })
 }
 
-/// Pairs that are slow and were measured once: too little to accuse a link, enough to measure it again.
-fn measured_once(fleet: &Fleet, set: &Set, judgement: &Judgement) -> Vec<String> {
-    let Some(reference) = &judgement.reference else { return Vec::new() };
-    let once = judgement.open.iter().filter_map(|it| match it {
-        Question::Pair(pair) => {
-            let mut runs = set.runs.iter().filter(|it| it.hosts == pair.hosts());
-            let run = runs.next().filter(|_| runs.next().is_none())?;
-            let names = pair.hosts().map(|it| fleet.name(it)).join(" - ");
-            Some(match run.rate {
-                Some(rate) => format!("{names} reach {} of normal", percent(reference.share(rate.0))),
-                None => format!("{names} failed"),
-            })
+/// Slow measurements that name a link, at least: what was seen first and what confirms it.
+const CONFIRMED: usize = 4;
+
+/// A pair that is slow and that no finding explains: too little to accuse a link, enough to measure it again.
+struct SlowPair {
+    pair: Pair,
+    names: String,
+    /// Measurements that were slow or failed,
+    slow: usize,
+    /// of how many,
+    of: usize,
+    /// and how many failed.
+    failed: usize,
+    /// The median of those that ended, as a part of what is normal.
+    share: Option<f64>,
+}
+
+impl SlowPair {
+    fn what(&self) -> &'static str {
+        if self.failed == self.slow { "failed" } else { "slow" }
+    }
+
+    /// For the first line.
+    fn sentence(&self) -> String {
+        let Self { names, slow, of, .. } = self;
+        let share = self.share.map(percent);
+        match (share, of) {
+            (Some(share), 1) => format!("{names} reach {share} of normal"),
+            (None, 1) => format!("{names} failed"),
+            (Some(share), _) if self.failed == 0 => {
+                format!("{names} were slow in {slow} of {of} measurements ({share} of normal)")
+            }
+            (_, _) if self.failed == *slow => format!("{names} failed in {slow} of {of} measurements"),
+            (_, _) => format!("{names} were slow or failed in {slow} of {of} measurements"),
         }
-        Question::Host(_) => None,
+    }
+
+    /// What is missing to settle it, of one that was measured several times.
+    fn unsettled(&self) -> String {
+        let Self { names, slow, of, .. } = self;
+        let missing = match CONFIRMED.saturating_sub(*slow) {
+            0 => "too few measurements to exclude chance: measure this pair again".to_owned(),
+            more => format!("a link is named from {CONFIRMED} on, so {more} more at least"),
+        };
+        let were = if self.failed == *slow { "" } else { "were " };
+        format!("why {names} {were}{} in {slow} of {of} measurements: {missing}", self.what())
+    }
+}
+
+/// Pairs that are asked about, and pairs that are slow in each of several measurements.
+fn slow_pairs(fleet: &Fleet, set: &Set, judgement: &Judgement) -> Vec<SlowPair> {
+    let Some(reference) = &judgement.reference else { return Vec::new() };
+    let mut by_pair: BTreeMap<Pair, Vec<Option<f64>>> = BTreeMap::new();
+    for it in samples(set) {
+        by_pair.entry(it.pair).or_default().push(it.rate.map(|it| it.0));
+    }
+    let pairs = by_pair.into_iter().filter_map(|(pair, rates)| {
+        let slow = rates.iter().filter(|it| reference.is_slow(**it)).count();
+        let always = rates.len() > 1 && slow == rates.len() && !explained(judgement, pair);
+        if !always && !judgement.open.contains(&Question::Pair(pair)) {
+            return None;
+        }
+        let mut ended: Vec<f64> = rates.iter().copied().flatten().collect();
+        ended.sort_by(f64::total_cmp);
+        Some(SlowPair {
+            pair,
+            names: pair.hosts().map(|it| fleet.name(it)).join(" - "),
+            slow,
+            of: rates.len(),
+            failed: rates.len() - ended.len(),
+            share: ended.get(ended.len() / 2).map(|it| reference.share(*it)),
+        })
     });
-    once.collect()
+    pairs.collect()
+}
+
+/// Whether a finding or a boundary between groups explains why a pair is slow.
+fn explained(judgement: &Judgement, pair: Pair) -> bool {
+    let accused = judgement.findings.iter().any(|it| match it.culprit {
+        Culprit::Host(host) => pair.has(host),
+        Culprit::Link(link) => link == pair,
+        Culprit::Nic(..) | Culprit::Rail(_) | Culprit::Group(_) => false,
+    });
+    let group = |host: Host| {
+        let split = judgement.split.as_ref()?;
+        split.groups.iter().position(|it| it.contains(&host))
+    };
+    let [one, other] = pair.hosts().map(group);
+    accused || one.is_some() && other.is_some() && one != other
 }
 
 /// Runs of the same machines that failed, at least one of them.
@@ -324,7 +447,7 @@ fn failures(replay: &Replay, findings: &[Accused]) -> Vec<Failure> {
             }
             let asked = hosts.len() == 2 && files.len() == runs.len();
             let who = match names.len() {
-                _ if is_all(set, fleet) => format!("all {} machines", names.len()),
+                _ if is_all(set, replay) => format!("all {} machines", names.len()),
                 1 | 2 => names.join(" - "),
                 many => format!("{many} machines"),
             };
@@ -401,6 +524,91 @@ fn incomplete(all: &[Incomplete]) -> Vec<String> {
     lines.collect()
 }
 
+/// Rows without a bandwidth, those of one size in one line.
+fn unusable(all: &[Unusable]) -> Vec<String> {
+    let mut by_size: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+    for it in all {
+        by_size.entry(it.bytes).or_default().push(it.name.clone());
+    }
+    let line = |(size, names): (u64, Vec<String>)| {
+        format!(
+            "{} failed at {}: the bandwidth is zero, negative, infinite or not a number ({})",
+            counted(names.len(), "run"),
+            bytes(size),
+            list(&names, 8)
+        )
+    };
+    by_size.into_iter().rev().map(line).collect()
+}
+
+/// What was not measured because its runs are incomplete, in a sentence each, what weighs most first.
+fn gaps(replay: &Replay) -> Vec<String> {
+    let mut said = Vec::new();
+    let hosts = &replay.unmeasured;
+    if !hosts.is_empty() {
+        let (was, its) = if hosts.len() == 1 { ("was", "its") } else { ("were", "their") };
+        said.push(format!("{} {was} not measured: {its} runs are incomplete", list(hosts, 8)));
+    }
+    let measured = |it: &&Gap| !it.hosts.iter().any(|it| hosts.contains(it));
+    let all = replay.gaps();
+    let (pairs, others): (Vec<&Gap>, Vec<&Gap>) =
+        all.iter().filter(measured).partition(|it| it.hosts.len() == 2);
+    said.extend(others.into_iter().map(|it| {
+        let who = match &it.hosts[..] {
+            [one] if it.all_named => format!("{one} by itself"),
+            [one] => format!("{one} by itself or with others"),
+            many if many.len() == replay.machines() => format!("all {} machines", many.len()),
+            many if it.all_named => format!("{} machines", many.len()),
+            many => format!("{} machines or more", many.len()),
+        };
+        did_not_end(&who, &it.files)
+    }));
+    said.extend(pair_gaps(pairs));
+    said
+}
+
+/// The same in one line: the files are named by what they lack, too.
+fn gaps_in_a_line(gaps: &[String]) -> Option<String> {
+    let more = gaps.len().saturating_sub(MOST_GAPS);
+    let more = if more == 0 { String::new() } else { format!("; and {more} more") };
+    let known: Vec<&str> = gaps.iter().take(MOST_GAPS).map(String::as_str).collect();
+    (!known.is_empty()).then(|| format!("{}{more}", known.join("; ")))
+}
+
+/// Of machines and pairs without a complete run, so many are named.
+const MOST_GAPS: usize = 8;
+
+/// Pairs with incomplete runs alone; those that have a machine in common are one sentence.
+fn pair_gaps(mut pairs: Vec<&Gap>) -> Vec<String> {
+    let mut said = Vec::new();
+    while let Some(host) = most_common(&pairs) {
+        let (own, rest): (Vec<&Gap>, Vec<&Gap>) = pairs.iter().partition(|it| it.hosts.contains(&host));
+        if own.len() < 2 {
+            break;
+        }
+        let files: Vec<String> = own.iter().flat_map(|it| it.files.clone()).collect();
+        said.push(did_not_end(&format!("{host} with {} others", own.len()), &files));
+        pairs = rest;
+    }
+    said.extend(pairs.into_iter().map(|it| did_not_end(&it.hosts.join(" - "), &it.files)));
+    said
+}
+
+/// The machine that most of these have.
+fn most_common(gaps: &[&Gap]) -> Option<String> {
+    let mut often: BTreeMap<&String, usize> = BTreeMap::new();
+    for host in gaps.iter().flat_map(|it| &it.hosts) {
+        *often.entry(host).or_default() += 1;
+    }
+    often.into_iter().max_by_key(|it| it.1).map(|it| it.0.clone())
+}
+
+fn did_not_end(who: &str, files: &[String]) -> String {
+    let (runs, are) =
+        if files.len() == 1 { ("the run".to_owned(), "is") } else { (counted(files.len(), "run"), "are") };
+    format!("{runs} of {who} {are} incomplete ({})", list(files, 2))
+}
+
 /// Files without a run.
 fn unused(files: &[String]) -> Option<String> {
     (!files.is_empty()).then(|| {
@@ -409,14 +617,31 @@ fn unused(files: &[String]) -> Option<String> {
     })
 }
 
+/// Slow pairs that are to be measured again, for the first line.
+fn suspected(all: &[SlowPair]) -> Option<String> {
+    let sentences: Vec<String> = all.iter().map(SlowPair::sentence).collect();
+    let (pair, them) = if all.len() == 1 { ("this pair", "") } else { ("these pairs", " each") };
+    let known = list(&sentences, 3);
+    let once = if all.iter().all(|it| it.of == 1) {
+        format!("measured once{them}")
+    } else {
+        "and it is not settled why".to_owned()
+    };
+    (!all.is_empty()).then(|| format!("{known}, {once}: measure {pair} again"))
+}
+
 /// What the first line is made of.
 struct Headline<'a> {
     findings: &'a [Accused],
     splits: &'a [Split],
     low: Option<String>,
-    suspects: Vec<String>,
+    suspects: Vec<SlowPair>,
     /// Runs that failed, of which no machine is accused.
     failures: Vec<Failure>,
+    /// Runs with rows that have no bandwidth.
+    unusable: Vec<String>,
+    /// What was not measured because its runs are incomplete.
+    gaps: Vec<String>,
     together: Vec<Together>,
     /// Machines that were slow, or not measured with one that is normal.
     untold: Vec<String>,
@@ -452,22 +677,29 @@ impl Headline<'_> {
             };
             return format!("INCONCLUSIVE: {}{more}{low}", first.text);
         }
+        let suspects = suspected(&self.suspects);
         if let Some(low) = self.low {
-            return if self.together.is_empty() && machines > 1 {
-                format!("INCONCLUSIVE: {even}, but all are slow: {low}")
-            } else if even.is_empty() {
-                format!("INCONCLUSIVE: {low}")
-            } else {
-                format!("INCONCLUSIVE: {low}; {even}")
+            return match suspects {
+                Some(suspects) => format!("INCONCLUSIVE: {low}; {suspects}"),
+                None if self.together.is_empty() && machines > 1 => {
+                    format!("INCONCLUSIVE: {even}, but all are slow: {low}")
+                }
+                None if even.is_empty() => format!("INCONCLUSIVE: {low}"),
+                None => format!("INCONCLUSIVE: {low}; {even}"),
             };
         }
-        if !self.suspects.is_empty() {
-            let (pair, them) =
-                if self.suspects.len() == 1 { ("this pair", "") } else { ("these pairs", " each") };
-            return format!(
-                "INCONCLUSIVE: {}, measured once{them}: measure {pair} again",
-                list(&self.suspects, 3)
-            );
+        if let Some(suspects) = suspects {
+            return format!("INCONCLUSIVE: {suspects}");
+        }
+        if !self.together.is_empty() || !self.replay.unmeasured.is_empty() {
+            let mut lacking = self.unusable.iter().chain(&self.gaps);
+            if let Some(first) = lacking.next() {
+                let more = match lacking.count() {
+                    0 => String::new(),
+                    more => format!(", and {more} more (see below)"),
+                };
+                return format!("INCONCLUSIVE: {first}{more}");
+            }
         }
         if let Some(it) = self.together.first() {
             return format!("GO: all {machines} machines together reach {}{}", bandwidth(it.rate), it.beside);
@@ -476,7 +708,7 @@ impl Headline<'_> {
             return "INCONCLUSIVE: these runs are of one machine: nothing was measured between machines"
                 .to_owned();
         }
-        let none_has_all = !self.replay.sets.iter().any(|it| is_all(it, &self.replay.fleet));
+        let none_has_all = !self.replay.sets.iter().any(|it| is_all(it, self.replay));
         let what = if self.known && none_has_all {
             "no run has all of them together"
         } else {

@@ -1,17 +1,21 @@
 //! A folder of nccl-tests runs is a fleet too: one, two or many machines per run, each test against the others of its kind.
 
+mod reached;
+mod unmeasured;
 mod wrong;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use evidence::Case;
-use evidence::plain::{NcclTests, Row};
+use evidence::plain::NcclTests;
 use fabric::units::GigabytesPerSecond;
 use fabric::{Collective, Version};
 
 use crate::alone::local;
 use crate::fleet::{Fleet, Host, Pair, Sample};
 use crate::judge::{Finding, Judgement, judge};
+use reached::{Reached, compared};
+pub use unmeasured::{Gap, Unusable};
 pub use wrong::Wrong;
 
 /// Runs of one kind on so many different sets of machines are about a fleet and not about a job, which has one.
@@ -62,6 +66,12 @@ pub struct Incomplete {
     pub name: String,
     /// What its output lacks.
     pub lacks: Lacks,
+    /// The machines that its output names, in order.
+    pub hosts: Vec<String>,
+    /// The program, as in `all_reduce_perf`.
+    pub program: String,
+    /// GPUs of each machine, where they are even.
+    pub gpus: Option<usize>,
 }
 
 /// What the output of a run lacks.
@@ -97,6 +107,10 @@ pub struct Replay {
     pub unnamed: usize,
     /// Runs that were cut; they accuse nobody.
     pub incomplete: Vec<Incomplete>,
+    /// Runs with rows that have no bandwidth; at the size that is compared they failed.
+    pub unusable: Vec<Unusable>,
+    /// Machines of which every run is incomplete; they are not part of the fleet.
+    pub unmeasured: Vec<String>,
     /// Machines whose results are wrong.
     pub wrong: Vec<Wrong>,
     /// Files without a run.
@@ -106,6 +120,7 @@ pub struct Replay {
 /// A run as it was read.
 struct Read<'a> {
     test: &'a NcclTests,
+    machines: BTreeSet<&'a str>,
     name: String,
     /// The first line that reports an error, with its file.
     error: Option<String>,
@@ -114,8 +129,34 @@ struct Read<'a> {
 impl Read<'_> {
     /// Whether a run of so many machines failed. One that stops without an error was cut or hangs; that proves nothing about a machine
     /// by itself, and among pairs the others decide.
-    fn failed(&self, hosts: usize) -> bool {
-        !self.test.has_ended() && (self.error.is_some() || hosts > 1)
+    fn failed(&self) -> bool {
+        !self.test.has_ended() && (self.error.is_some() || self.machines.len() > 1)
+    }
+
+    fn program(&self) -> String {
+        let program = self.test.program.as_deref().unwrap_or("nccl-tests");
+        program.rsplit('/').next().unwrap_or(program).to_owned()
+    }
+
+    /// GPUs of each machine, where all have the same number.
+    fn gpus(&self) -> Option<usize> {
+        let (gpus, machines) = (self.test.devices.len(), self.machines.len());
+        (gpus.checked_rem(machines) == Some(0)).then(|| gpus / machines)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind {
+            program: self.program(),
+            gpus: self.gpus().unwrap_or_default(),
+            hosts: self.machines.len(),
+            gpu: self.test.devices.first().map(|it| it.name.to_string()).unwrap_or_default(),
+            nccl: self.test.nccl,
+        }
+    }
+
+    fn incomplete(self, lacks: Lacks) -> Incomplete {
+        let hosts = self.machines.iter().map(|it| (*it).to_owned()).collect();
+        Incomplete { program: self.program(), gpus: self.gpus(), hosts, lacks, name: self.name }
     }
 }
 
@@ -134,39 +175,26 @@ impl Replay {
     pub fn new(case: &Case) -> Self {
         let mut incomplete = Vec::new();
         let mut unnamed = 0;
-        let mut whole = Vec::new();
+        let mut kinds: BTreeMap<Kind, Vec<Read<'_>>> = BTreeMap::new();
         for read in read(case) {
-            let machines: BTreeSet<&str> = read.test.devices.iter().map(|it| &*it.host).collect();
-            let even = read.test.devices.len().checked_rem(machines.len());
             let cut = !read.test.table && read.error.is_none();
-            match even {
+            match read.test.devices.len().checked_rem(read.machines.len()) {
                 None => unnamed += 1,
-                Some(_) if cut => incomplete.push(Incomplete { name: read.name, lacks: Lacks::Table }),
-                Some(0) => whole.push((machines, read)),
-                Some(_) => incomplete.push(Incomplete { name: read.name, lacks: Lacks::Devices }),
+                Some(_) if cut => incomplete.push(read.incomplete(Lacks::Table)),
+                Some(0) => kinds.entry(read.kind()).or_default().push(read),
+                Some(_) => incomplete.push(read.incomplete(Lacks::Devices)),
             }
         }
-        let names: BTreeSet<&str> = whole.iter().flat_map(|it| &it.0).copied().collect();
+        let unusable = kinds.values().flatten().filter_map(Unusable::of).collect();
+        let kinds: Vec<Comparable<'_>> =
+            kinds.into_iter().map(|(kind, runs)| Comparable::new(kind, runs, &mut incomplete)).collect();
+        let measured = kinds.iter().flat_map(|it| &it.runs).flat_map(|it| &it.machines);
+        let names: BTreeSet<&str> = measured.copied().collect();
         let fleet = Fleet::new(names.iter().map(|it| (*it).to_owned()).collect());
-        let mut kinds: BTreeMap<Kind, Vec<(Vec<Host>, Read<'_>)>> = BTreeMap::new();
-        for (machines, read) in whole {
-            // The names of the fleet are in the order of the set.
-            let hosts: Vec<Host> =
-                machines.iter().filter_map(|it| names.iter().position(|name| name == it)).map(Host).collect();
-            let program = read.test.program.as_deref().unwrap_or("nccl-tests");
-            let kind = Kind {
-                program: program.rsplit('/').next().unwrap_or(program).to_owned(),
-                gpus: read.test.devices.len() / hosts.len().max(1),
-                hosts: hosts.len(),
-                gpu: read.test.devices.first().map(|it| it.name.to_string()).unwrap_or_default(),
-                nccl: read.test.nccl,
-            };
-            kinds.entry(kind).or_default().push((hosts, read));
-        }
         let mut sets: Vec<Set> = kinds
             .into_iter()
-            .map(|(kind, runs)| Set::new(&fleet, kind, runs, &mut incomplete))
             .filter(|it| !it.runs.is_empty())
+            .map(|it| Set::new(&fleet, &names, it))
             .collect();
         let order = |hosts: usize| match hosts {
             2 => 0,
@@ -176,7 +204,13 @@ impl Replay {
         sets.sort_by_key(|it| (order(it.hosts), it.program.clone(), std::cmp::Reverse(it.gpus)));
         let runs: Vec<&Run> = sets.iter().flat_map(|it| &it.runs).collect();
         let wrong = wrong::judge(&runs);
-        Self { fleet, sets, unnamed, incomplete, wrong, unused: unused(case) }
+        let unmeasured = unmeasured::hosts(&incomplete, &names);
+        Self { fleet, sets, unnamed, incomplete, unusable, unmeasured, wrong, unused: unused(case) }
+    }
+
+    /// How many machines the runs name, whether or not they were measured.
+    pub const fn machines(&self) -> usize {
+        self.fleet.len() + self.unmeasured.len()
     }
 
     /// Whether these are runs of many machines or pairs, rather than a few runs of one job.
@@ -191,32 +225,51 @@ impl Replay {
     }
 }
 
-impl Set {
-    fn new(
-        fleet: &Fleet,
-        kind: Kind,
-        tests: Vec<(Vec<Host>, Read<'_>)>,
-        incomplete: &mut Vec<Incomplete>,
-    ) -> Self {
-        let Kind { program, gpus, hosts, gpu, nccl } = kind;
+/// Runs of a kind that ended or failed at the size that is compared.
+struct Comparable<'a> {
+    kind: Kind,
+    bytes: u64,
+    collective: Option<Collective>,
+    runs: Vec<Read<'a>>,
+}
+
+impl<'a> Comparable<'a> {
+    fn new(kind: Kind, tests: Vec<Read<'a>>, incomplete: &mut Vec<Incomplete>) -> Self {
         // A run that failed says nothing about sizes, however many of them there are.
-        let (ended, rest): (Vec<_>, Vec<_>) =
-            tests.iter().map(|it| &it.1).partition(|it| it.test.has_ended());
-        let unknown = rest.iter().filter(|it| !it.failed(hosts)).map(|it| it.test);
+        let (ended, rest): (Vec<_>, Vec<_>) = tests.iter().partition(|it| it.test.has_ended());
+        let unknown = rest.iter().filter(|it| !it.failed()).map(|it| it.test);
         let bytes = Some(compared(ended.iter().map(|it| it.test))).filter(|it| *it > 0);
         let bytes = bytes.unwrap_or_else(|| compared(unknown));
-        let collective = tests.iter().find_map(|it| it.1.test.collective());
+        let collective = tests.iter().find_map(|it| it.test.collective());
         let mut runs = Vec::new();
-        for (hosts, read) in tests {
-            let failed = read.failed(hosts.len());
-            let row = read.test.rows.iter().find(|it| it.size == bytes && !failed);
-            let rate = row.and_then(rate).map(GigabytesPerSecond);
-            if rate.is_none() && !failed {
-                incomplete.push(Incomplete { name: read.name, lacks: Lacks::Size(bytes) });
-                continue;
+        for read in tests {
+            let row = reached::of(read.test, bytes);
+            // A row without a bandwidth was measured, and failed.
+            if read.failed() || !matches!(row, Reached::Nothing) {
+                runs.push(read);
+            } else {
+                incomplete.push(read.incomplete(Lacks::Size(bytes)));
             }
-            runs.push(Run { hosts, rate, wrong: read.test.is_wrong(), name: read.name, error: read.error });
         }
+        Self { kind, bytes, collective, runs }
+    }
+}
+
+impl Set {
+    /// `names` are those of the fleet, in its order.
+    fn new(fleet: &Fleet, names: &BTreeSet<&str>, comparable: Comparable<'_>) -> Self {
+        let Comparable { kind: Kind { program, gpus, hosts, gpu, nccl }, bytes, collective, runs } =
+            comparable;
+        let run = |read: Read<'_>| {
+            let places = read.machines.iter().filter_map(|it| names.iter().position(|name| name == it));
+            let rate = match reached::of(read.test, bytes) {
+                Reached::Rate(rate) if !read.failed() => Some(GigabytesPerSecond(rate)),
+                _ => None,
+            };
+            let hosts = places.map(Host).collect();
+            Run { hosts, rate, wrong: read.test.is_wrong(), name: read.name, error: read.error }
+        };
+        let runs: Vec<Run> = runs.into_iter().map(run).collect();
         let judged = match hosts {
             1 => {
                 let best = best_of(&runs);
@@ -268,7 +321,8 @@ fn read(case: &Case) -> Vec<Read<'_>> {
         let error = error.map(|it| format!("{file}:{it}"));
         let alone = first && next == u64::MAX;
         let name = if alone { file.to_owned() } else { format!("{file}:{line}") };
-        Read { test, name, error }
+        let machines = test.devices.iter().map(|it| &*it.host).collect();
+        Read { test, machines, name, error }
     });
     each.collect()
 }
@@ -293,28 +347,4 @@ fn best_of(runs: &[Run]) -> BTreeMap<Host, Option<f64>> {
         }
     }
     best
-}
-
-/// The largest size that at least nine of ten runs with results have.
-fn compared<'a>(tests: impl Iterator<Item = &'a NcclTests>) -> u64 {
-    let mut sizes: BTreeMap<u64, usize> = BTreeMap::new();
-    let mut measured = 0;
-    for test in tests.filter(|it| !it.rows.is_empty()) {
-        measured += 1;
-        let own: BTreeSet<u64> = test.rows.iter().filter(|it| rate(it).is_some()).map(|it| it.size).collect();
-        for size in own {
-            *sizes.entry(size).or_default() += 1;
-        }
-    }
-    let common = sizes.iter().rev().find(|it| it.1 * 10 >= measured * 9);
-    let most = sizes.iter().max_by_key(|it| it.1);
-    common.or(most).map_or(0, |it| *it.0)
-}
-
-/// In place and out of place, on average.
-fn rate(row: &Row) -> Option<f64> {
-    let both = [row.out_of_place, row.in_place];
-    let rates: Vec<f64> =
-        both.iter().flatten().map(|it| it.busbw).filter(|it| it.is_finite() && *it > 0.0).collect();
-    (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / crate::chance::as_f64(rates.len()))
 }
