@@ -180,6 +180,67 @@ fn the_odd_ones_of_several() {
     assert!(alike.stdout.starts_with("All 2 nodes are fit and alike."), "{}", alike.stdout);
 }
 
+/// The state of a DGX H100, changed, in a file.
+fn dgx(folder: &Path, host: &str, change: impl FnOnce(&mut Value)) -> String {
+    let text = fs::read_to_string(root().join(state("node01"))).expect("a state");
+    let mut answer: Value = serde_json::from_str(&text).expect("JSON");
+    let own = &mut answer["state"];
+    (own["host"], own["machine"]["product"]) = (Value::from(host), Value::from("DGX H100"));
+    let port = |number: usize| {
+        serde_json::json!({
+            "device": format!("mlx5_{number}"), "port": 1, "kind": "infiniband", "state": "ACTIVE", "gbps": 400.0
+        })
+    };
+    own["rdma"] = (0..8).map(port).collect();
+    let mut gpu = own["gpus"][0].clone();
+    gpu["name"] = Value::from("H100 80GB HBM3");
+    gpu["memory_bytes"] = Value::from(85_520_809_984_u64);
+    let numbered = |index: u64| {
+        let mut gpu = gpu.clone();
+        (gpu["index"], gpu["bus"]) =
+            (Value::from(index), Value::from(format!("0000:{:02x}:00.0", index + 16)));
+        gpu
+    };
+    own["gpus"] = (0..8).map(numbered).collect();
+    (own["pci"]["gpus"], own["driver"]["bound_gpus"]) = (Value::from(8), Value::from(8));
+    change(own);
+    let path = folder.join(format!("{host}.json"));
+    fs::write(&path, answer.to_string()).expect("written");
+    path.to_str().expect("a name").to_owned()
+}
+
+/// Eight of them, of which these are changed.
+fn eight(folder: &Path, changed: &[usize], change: fn(&mut Value)) -> Answer {
+    let one = |at: usize| {
+        dgx(folder, &format!("gpu{at:02}"), |own| {
+            if changed.contains(&at) {
+                change(own);
+            }
+        })
+    };
+    let paths: Vec<String> = (0..8).map(one).collect();
+    node(&paths.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn without_one_gpu(own: &mut Value) {
+    drop(own["gpus"].as_array_mut().expect("GPUs").pop());
+    (own["pci"]["gpus"], own["driver"]["bound_gpus"]) = (Value::from(7), Value::from(7));
+}
+
+#[test]
+fn a_node_with_all_gpus_is_fit_beside_those_that_lost_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, short) = (dgx(folder.path(), "gpu00", |_| ()), dgx(folder.path(), "gpu01", without_one_gpu));
+    let two = node(&[&whole, &short]);
+    assert_eq!(two.code, Some(1));
+    assert!(two.stdout.starts_with("1 of 2 nodes is not fit to train: gpu01."), "{}", two.stdout);
+    assert!(two.stdout.contains("  gpu00       fit: "), "{}", two.stdout);
+    let most = eight(folder.path(), &[1, 2, 4, 5, 7], without_one_gpu);
+    let first = "5 of 8 nodes are not fit to train: gpu01, gpu02, gpu04, gpu05, gpu07.";
+    assert!(most.stdout.starts_with(first), "{}", most.stdout);
+    assert_eq!(most.code, Some(1));
+}
+
 #[test]
 fn one_unreadable_state_does_not_hide_the_others() {
     let folder = tempfile::tempdir().unwrap();

@@ -428,6 +428,63 @@ fn the_odd_ones_are_named_with_both_values() {
     assert_eq!(found[0].finding.entities[0].name, "node03");
 }
 
+/// Nodes of which the last ones lack a GPU.
+fn with_short(all: usize, short: usize) -> Vec<NodeState> {
+    let mut fleet: Vec<NodeState> = (0..all).map(|it| healthy(&format!("node{it}"))).collect();
+    for state in &mut fleet[all - short..] {
+        drop(state.gpus.as_mut().unwrap().pop());
+        state.pci.gpus = Some(7);
+    }
+    fleet
+}
+
+fn sentences(fleet: &[NodeState]) -> Vec<(Severity, String)> {
+    compare(fleet).iter().map(|it| (it.severity, it.sentence())).collect()
+}
+
+#[test]
+fn a_node_that_is_as_it_should_be_is_not_odd() {
+    let wanted = |it: &str| vec![(Severity::Error, it.to_owned())];
+    let many = "GPUs: 7 on node3, node4, node5, node6 and node7; 8 on the other 3 nodes";
+    let mut fleet = with_short(8, 5);
+    assert_eq!(sentences(&fleet), wanted(many));
+    // The user says it where the firmware does not.
+    for it in &mut fleet {
+        it.machine.product = None;
+    }
+    assert!(sentences(&fleet)[0].1.ends_with("7 on the other 5 nodes"), "by majority");
+    for it in &mut fleet {
+        it.machine.expected_gpus = Some(8);
+    }
+    assert_eq!(sentences(&fleet), wanted(many));
+    assert_eq!(sentences(&with_short(2, 1)), wanted("GPUs: 7 on node1; 8 on node0"));
+    // Where none is as it should be, the majority stays the measure.
+    assert_eq!(sentences(&with_short(2, 2)), []);
+    // What should be there is known of links and network devices, too.
+    let mut fleet = [healthy("a"), healthy("b")];
+    first(&mut fleet[1]).nvlink.as_mut().unwrap().up = 17;
+    assert_eq!(sentences(&fleet), wanted("NVLinks up per GPU: 17 on b; 18 on a"));
+    let mut fleet = [healthy("a"), healthy("b")];
+    fleet[1].rdma.as_mut().unwrap()[3].state = Some("DOWN".to_owned());
+    assert_eq!(sentences(&fleet), wanted("active RDMA ports: 31 (rdmap3s0 down) on b; 32 on a"));
+}
+
+#[test]
+fn machines_of_several_types_are_each_as_they_should_be() {
+    let mut fleet = with_short(4, 1);
+    fleet[0].machine.product = Some("g5.xlarge".to_owned());
+    (fleet[0].pci.gpus, fleet[0].rdma) = (Some(1), None);
+    fleet[0].gpus.as_mut().unwrap().truncate(1);
+    let gpus: Vec<_> = sentences(&fleet).into_iter().filter(|it| it.1.starts_with("GPUs: ")).collect();
+    assert_eq!(
+        gpus,
+        [
+            (Severity::Error, "GPUs: 7 on node3; 8 or 1 on the other 3 nodes".to_owned()),
+            (Severity::Warning, "GPUs: 1 on node0; 8 on the other 2 nodes".to_owned()),
+        ]
+    );
+}
+
 #[test]
 fn two_nodes_that_differ_have_no_majority() {
     let mut fleet = vec![healthy("a"), healthy("b")];

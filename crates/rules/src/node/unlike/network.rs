@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use evidence::Source;
 use evidence::node::{Interface, NodeState};
+use fabric::machine::NicKind;
 
+use super::super::facts::{list, model};
 use super::super::odd::{self, Attribute, Value};
 use crate::{Check, Checked, Role, Rule, Severity};
 
@@ -27,10 +29,15 @@ pub(crate) static RULE: Rule = Rule {
 };
 
 pub(super) static ATTRIBUTES: &[Attribute] = &[
-    Attribute { what: "active RDMA ports", severity: Severity::Error, value: ports },
-    Attribute { what: "rates of RDMA ports", severity: Severity::Warning, value: port_rates },
-    Attribute { what: "MTU", severity: Severity::Error, value: mtu },
-    Attribute { what: "rates of interfaces", severity: Severity::Warning, value: rates },
+    Attribute {
+        what: "active RDMA ports",
+        severity: Severity::Error,
+        expected: Some(expected_ports),
+        value: ports,
+    },
+    Attribute { what: "rates of RDMA ports", severity: Severity::Warning, expected: None, value: port_rates },
+    Attribute { what: "MTU", severity: Severity::Error, expected: None, value: mtu },
+    Attribute { what: "rates of interfaces", severity: Severity::Warning, expected: None, value: rates },
 ];
 
 fn check(states: &[NodeState]) -> Checked {
@@ -38,8 +45,23 @@ fn check(states: &[NodeState]) -> Checked {
 }
 
 fn ports(state: &NodeState) -> Option<Value> {
-    let active = state.rdma.as_ref()?.iter().filter(|it| it.state.as_deref().is_none_or(|it| it == "ACTIVE"));
-    Some(Value::text(active.count()))
+    let (active, down): (Vec<_>, Vec<_>) =
+        state.rdma.as_ref()?.iter().partition(|it| it.state.as_deref().is_none_or(|it| it == "ACTIVE"));
+    Some(count(active.len(), down.iter().map(|it| &it.device)))
+}
+
+/// The devices of the machine in the catalogue. Those of storage or of management that it does not list make the number another one,
+/// and then nothing is known.
+fn expected_ports(state: &NodeState) -> Option<Value> {
+    let model = model(state).filter(|it| it.nics > 0 && it.network != NicKind::Ethernet)?;
+    Some(count(usize::try_from(model.nics).ok()?, std::iter::empty()))
+}
+
+/// A number of devices that are up, with those that are not.
+fn count<'a>(up: usize, down: impl Iterator<Item = &'a String>) -> Value {
+    let down: Vec<String> = down.cloned().collect();
+    let remark = if down.is_empty() { String::new() } else { format!("{} down", list(&down, 3)) };
+    Value::Count(up, remark)
 }
 
 fn port_rates(state: &NodeState) -> Option<Value> {
