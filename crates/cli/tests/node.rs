@@ -242,6 +242,33 @@ fn a_node_with_all_gpus_is_fit_beside_those_that_lost_one() {
 }
 
 #[test]
+fn nodes_with_less_memory_or_a_port_down_are_not_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = eight(folder.path(), &[3], |own| {
+        for gpu in own["gpus"].as_array_mut().expect("GPUs") {
+            gpu["memory_bytes"] = Value::from(42_949_672_960_u64);
+        }
+    });
+    assert!(small.stdout.starts_with("1 of 8 nodes is not fit to train: gpu03."), "{}", small.stdout);
+    let words = "memory of GPUs: 40 GiB on gpu03; 79.6 GiB on the other 7 nodes";
+    assert!(small.stdout.contains(words), "{}", small.stdout);
+    let second = |folder: &Path, host: &str, state: &str| {
+        dgx(folder, host, |own| {
+            let mut port = own["interfaces"][0].clone();
+            (port["name"], port["state"]) = (Value::from("eth1"), Value::from(state));
+            own["interfaces"].as_array_mut().expect("interfaces").push(port);
+        })
+    };
+    let states = ["up", "up", "down"].iter().zip(["a", "b", "c"]);
+    let paths: Vec<String> = states.map(|it| second(folder.path(), it.1, it.0)).collect();
+    let down = node(&paths.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(down.code, Some(0), "{down:?}");
+    let words =
+        "warning[nodes-differ-network]: physical interfaces down: 1 (eth1) on c; 0 on the other 2 nodes";
+    assert!(down.stdout.contains(words), "{}", down.stdout);
+}
+
+#[test]
 fn one_unreadable_state_does_not_hide_the_others() {
     let folder = tempfile::tempdir().unwrap();
     let cut = folder.path().join("cut.json");

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use evidence::node::{
-    Aer, AerSeverity, Driver, Ecc, Gpu, KernelLog, Library, LibraryKind, Limit, LinkWidth, Module, NodeState,
-    NvLinks, RdmaPort, RemappedRows, Service, Xid,
+    Aer, AerSeverity, Driver, Ecc, Gpu, Interface, KernelLog, Library, LibraryKind, Limit, LinkWidth, Module,
+    NodeState, NvLinks, RdmaPort, RemappedRows, Service, Xid,
 };
 
 use super::{Fitness, compare, judge, judge_together};
@@ -467,6 +467,69 @@ fn a_node_that_is_as_it_should_be_is_not_odd() {
     let mut fleet = [healthy("a"), healthy("b")];
     fleet[1].rdma.as_mut().unwrap()[3].state = Some("DOWN".to_owned());
     assert_eq!(sentences(&fleet), wanted("active RDMA ports: 31 (rdmap3s0 down) on b; 32 on a"));
+}
+
+#[test]
+fn less_memory_of_gpus_is_named() {
+    let fleet = |model: &str, sizes: &[u64]| -> Vec<NodeState> {
+        let one = |(at, mib): (usize, &u64)| {
+            let mut state = healthy(&format!("node{at}"));
+            for gpu in state.gpus.as_mut().unwrap() {
+                (gpu.name, gpu.memory_bytes) = (Some(model.to_owned()), Some(mib << 20));
+            }
+            state
+        };
+        sizes.iter().enumerate().map(one).collect()
+    };
+    // Drivers reserve a little more or less.
+    assert_eq!(sentences(&fleet("H100 80GB HBM3", &[81_559, 81_559, 80_900])), []);
+    for model in ["H100 80GB HBM3", "A100-SXM4-80GB", "H200", "a new one"] {
+        let found = sentences(&fleet(model, &[81_920, 81_920, 40_960]));
+        let memory = "memory of GPUs: 40 GiB on node2; 80 GiB on the other 2 nodes";
+        assert!(found.contains(&(Severity::Error, memory.to_owned())), "{model}: {found:?}");
+    }
+    // Each as its name says: another model, but nothing is broken.
+    let mut mixed = fleet("A100-SXM4-80GB", &[81_920, 81_920, 40_960]);
+    for gpu in mixed[2].gpus.as_mut().unwrap() {
+        gpu.name = Some("A100-SXM4-40GB".to_owned());
+    }
+    assert!(sentences(&mixed).iter().all(|it| it.0 == Severity::Warning), "{:?}", sentences(&mixed));
+}
+
+/// Nodes with two Ethernet ports, of which the second is up, down or missing.
+fn with_ports(second: &[&str]) -> Vec<NodeState> {
+    let port = |name: &str, state: &str| Interface {
+        name: name.to_owned(),
+        physical: true,
+        state: Some(state.to_owned()),
+        ..Interface::default()
+    };
+    let one = |(at, second): (usize, &&str)| {
+        let mut state = healthy(&format!("node{at}"));
+        let mut ports = vec![port("eth0", "up"), port("eth1", second)];
+        ports.retain(|it| it.state.as_deref() != Some("missing"));
+        state.interfaces = Some(ports);
+        state
+    };
+    second.iter().enumerate().map(one).collect()
+}
+
+#[test]
+fn ports_that_are_down_on_some_nodes_are_named() {
+    let wanted = |it: &str| vec![(Severity::Warning, it.to_owned())];
+    assert_eq!(sentences(&with_ports(&["up", "up"])), []);
+    assert_eq!(sentences(&with_ports(&["down", "down"])), [], "an unused port");
+    let one = "physical interfaces down: 1 (eth1) on node1; 0 on the other 2 nodes";
+    assert_eq!(sentences(&with_ports(&["up", "down", "up"])), wanted(one));
+    let most = "physical interfaces down: 1 (eth1) on node0 and node1; 0 on node2";
+    assert_eq!(sentences(&with_ports(&["down", "down", "up"])), wanted(most));
+    let mut fleet = with_ports(&["up", "missing", "up"]);
+    let lost = "physical interfaces: 1 on node1; 2 on the other 2 nodes";
+    assert_eq!(sentences(&fleet), wanted(lost));
+    for state in &mut fleet {
+        state.machine.vendor = Some("Amazon EC2".to_owned());
+    }
+    assert_eq!(sentences(&fleet), [], "interfaces of containers");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Nodes with other devices.
 
 use evidence::Source;
-use evidence::node::NodeState;
+use evidence::node::{Gpu, NodeState};
 
 use super::super::facts::{bytes, count, expected_gpus};
 use super::super::nvlink_down;
@@ -30,6 +30,12 @@ pub(super) static ATTRIBUTES: &[Attribute] = &[
         value: gpus,
     },
     Attribute { what: "GPU model", severity: Severity::Warning, expected: None, value: gpu_model },
+    Attribute {
+        what: "memory of GPUs",
+        severity: Severity::Error,
+        expected: Some(expected_gpu_memory),
+        value: gpu_memory,
+    },
     Attribute {
         what: "NVLinks up per GPU",
         severity: Severity::Error,
@@ -82,6 +88,19 @@ fn gpu_model(state: &NodeState) -> Option<Value> {
     names.sort_unstable();
     names.dedup();
     (!names.is_empty()).then(|| Value::text(names.join(" and ")))
+}
+
+/// That of the GPU with the least: a job that fits the others does not fit it.
+fn gpu_memory(state: &NodeState) -> Option<Value> {
+    let least = state.gpus.as_ref()?.iter().filter_map(|it| it.memory_bytes).min()?;
+    Some(Value::Amount(approximate(least), bytes(least)))
+}
+
+/// What GPUs of this name have. The machine does not say it: some are sold with either of two sizes.
+fn expected_gpu_memory(state: &NodeState) -> Option<Value> {
+    let of_model = |it: &Gpu| Some(fabric::gpu::find(it.name.as_deref()?)?.memory?.0);
+    let least = state.gpus.as_ref()?.iter().filter_map(of_model).min_by(f64::total_cmp)?;
+    Some(Value::Amount(least * approximate(1 << 30), format!("{least} GiB")))
 }
 
 fn nvlinks(state: &NodeState) -> Option<Value> {

@@ -19,8 +19,8 @@ pub(crate) static RULE: Rule = Rule {
     needs: &[Source::SeveralNodes],
     why: "A node with fewer or slower ports slows the whole job. With different MTUs large packets between two nodes are lost: small messages \
           pass, and the job hangs at its first large one.",
-    fix: "Give all nodes the same devices and the same MTU (`ip link set DEVICE mtu BYTES`; 9001 inside AWS, 9000 on most others), and check the switch \
-          ports of those that differ.",
+    fix: "Give all nodes the same devices and the same MTU (`ip link set DEVICE mtu BYTES`; 9001 inside AWS, 9000 on most others), and check the cables \
+          and switch ports of those that differ (`ip link`, `ethtool DEVICE`).",
     references: &[
         "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/network_mtu.html",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
@@ -37,6 +37,13 @@ pub(super) static ATTRIBUTES: &[Attribute] = &[
     },
     Attribute { what: "rates of RDMA ports", severity: Severity::Warning, expected: None, value: port_rates },
     Attribute { what: "MTU", severity: Severity::Error, expected: None, value: mtu },
+    Attribute {
+        what: "physical interfaces down",
+        severity: Severity::Warning,
+        expected: Some(none_down),
+        value: interfaces_down,
+    },
+    Attribute { what: "physical interfaces", severity: Severity::Warning, expected: None, value: interfaces },
     Attribute { what: "rates of interfaces", severity: Severity::Warning, expected: None, value: rates },
 ];
 
@@ -74,6 +81,31 @@ fn used(state: &NodeState) -> Option<Vec<&Interface>> {
         state.interfaces.as_ref()?.iter().filter(|it| it.state.as_deref() == Some("up")).collect();
     let physical: Vec<&Interface> = up.iter().copied().filter(|it| it.physical).collect();
     Some(if physical.is_empty() { up } else { physical })
+}
+
+/// `None` where there is none, as in a container with a network of its own.
+fn physical(state: &NodeState) -> Option<Vec<&Interface>> {
+    let all: Vec<&Interface> = state.interfaces.as_ref()?.iter().filter(|it| it.physical).collect();
+    (!all.is_empty()).then_some(all)
+}
+
+fn interfaces_down(state: &NodeState) -> Option<Value> {
+    let mut down = physical(state)?;
+    down.retain(|it| it.state.as_deref().is_some_and(|it| it.ends_with("down")));
+    let names: Vec<String> = down.iter().map(|it| it.name.clone()).collect();
+    Some(Value::Count(down.len(), list(&names, 3)))
+}
+
+/// Unused ports are down on all nodes; where they are up on some, they are used.
+#[expect(clippy::unnecessary_wraps, reason = "the form of all values")]
+fn none_down(_: &NodeState) -> Option<Value> {
+    Some(Value::Count(0, String::new()))
+}
+
+/// EC2 adds network interfaces to an instance as containers need addresses: their number says nothing there.
+fn interfaces(state: &NodeState) -> Option<Value> {
+    let varies = state.machine.vendor.as_deref() == Some("Amazon EC2");
+    (!varies).then_some(Value::Count(physical(state)?.len(), String::new()))
 }
 
 fn mtu(state: &NodeState) -> Option<Value> {
