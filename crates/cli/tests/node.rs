@@ -269,6 +269,27 @@ fn nodes_with_less_memory_or_a_port_down_are_not_alike() {
 }
 
 #[test]
+fn the_nodes_with_warnings_are_named_first() {
+    fn throttled(own: &mut Value) {
+        let gpu = &mut own["gpus"][5];
+        gpu["throttle"] = serde_json::json!(["hw_thermal_slowdown"]);
+        gpu["sm_mhz"] = Value::from(900);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (changed, first) in [
+        (&[2][..], "All 8 nodes are fit, 1 with warnings: gpu02.\n"),
+        (&[2, 6], "All 8 nodes are fit, 2 with warnings: gpu02, gpu06.\n"),
+        (&[0, 1, 2, 3, 4, 5, 6], "and 1 more.\n"),
+        (&[0, 1, 2, 3, 4, 5, 6, 7], "All 8 nodes are fit, with warnings.\n"),
+    ] {
+        let answer = eight(folder.path(), changed, throttled);
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+        let line = answer.stdout.split_inclusive('\n').next().unwrap();
+        assert!(line.ends_with(first), "{line}");
+    }
+}
+
+#[test]
 fn one_unreadable_state_does_not_hide_the_others() {
     let folder = tempfile::tempdir().unwrap();
     let cut = folder.path().join("cut.json");
