@@ -350,6 +350,34 @@ fn a_nagios_plugin() {
 }
 
 #[test]
+fn a_gpu_at_its_slowdown_temperature_is_a_warning_everywhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let hot = |celsius: u64| {
+        dgx(folder.path(), "gpu00", |own| {
+            own["gpus"][3]["temperature_c"] = Value::from(celsius);
+            // Another limit, far from the hot GPU.
+            own["gpus"][4]["slowdown_c"] = Value::from(70);
+        })
+    };
+    let path = hot(95);
+    let words = "GPU3 (0000:13:00.0) (95 °C, slowdown at 89)";
+    let text = node(&[&path]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.starts_with("gpu00 is fit with warnings: ") && text.contains(words), "{text}");
+    let json = node(&[&path, "--format", "json"]).json();
+    assert_eq!(
+        (&json["verdict"], &json["findings"][0]["id"]),
+        (&"warnings".into(), &"node-gpu-throttled".into())
+    );
+    let nagios = node(&[&path, "--exit-style", "nagios"]);
+    assert_eq!(nagios.code, Some(1));
+    assert!(nagios.stdout.starts_with("PLUMB WARNING - warning: node-gpu-throttled: "), "{}", nagios.stdout);
+    assert!(nagios.stdout.contains(" gpu_temperature_max=95;89 "), "{}", nagios.stdout);
+    let below = node(&[&hot(88), "--exit-style", "nagios"]);
+    assert_eq!(below.code, Some(0), "{}", below.stdout);
+    assert!(below.stdout.contains(" gpu_temperature_max=88;89 "), "{}", below.stdout);
+}
+
+#[test]
 fn every_line_fits_the_terminal() {
     let mut command = common::command(["node", &state("node04")]);
     command.env("COLUMNS", "60");

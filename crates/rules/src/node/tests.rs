@@ -199,6 +199,12 @@ const CASES: &[Case] = &[
         Severity::Warning,
         "too hot",
     ),
+    (
+        |it| (first(it).temperature_c, first(it).slowdown_c) = (Some(89), Some(89)),
+        "node-gpu-throttled",
+        Severity::Warning,
+        "GPU0 (0000:53:00.0) (89 °C, slowdown at 89)",
+    ),
     (|it| first(it).power_limit_w = Some(500.0), "node-gpu-power-capped", Severity::Warning, "500 of 700 W"),
     (
         |it| first(it).pcie.as_mut().unwrap().width = Some(8),
@@ -330,6 +336,15 @@ fn one_fault_gives_one_finding_of_its_rule() {
     let covered: BTreeSet<&str> = CASES.iter().map(|it| it.1).collect();
     let all: BTreeSet<&str> = all().iter().filter(|it| it.node().is_some()).map(|it| it.id).collect();
     assert_eq!(covered, all, "every rule has a case");
+}
+
+#[test]
+fn a_gpu_below_its_own_limit_is_not_hot() {
+    let mut state = healthy("a");
+    for (now, limit) in [(Some(88), Some(89)), (Some(95), None), (None, Some(89)), (Some(95), Some(0))] {
+        (first(&mut state).temperature_c, first(&mut state).slowdown_c) = (now, limit);
+        assert_eq!(judge(&state).fitness(), Fitness::Fit, "{now:?} {limit:?}");
+    }
 }
 
 #[test]
