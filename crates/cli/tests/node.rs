@@ -180,6 +180,115 @@ fn the_odd_ones_of_several() {
     assert!(alike.stdout.starts_with("All 2 nodes are fit and alike."), "{}", alike.stdout);
 }
 
+/// The state of a DGX H100, changed, in a file.
+fn dgx(folder: &Path, host: &str, change: impl FnOnce(&mut Value)) -> String {
+    let text = fs::read_to_string(root().join(state("node01"))).expect("a state");
+    let mut answer: Value = serde_json::from_str(&text).expect("JSON");
+    let own = &mut answer["state"];
+    (own["host"], own["machine"]["product"]) = (Value::from(host), Value::from("DGX H100"));
+    let port = |number: usize| {
+        serde_json::json!({
+            "device": format!("mlx5_{number}"), "port": 1, "kind": "infiniband", "state": "ACTIVE", "gbps": 400.0
+        })
+    };
+    own["rdma"] = (0..8).map(port).collect();
+    let mut gpu = own["gpus"][0].clone();
+    gpu["name"] = Value::from("H100 80GB HBM3");
+    gpu["memory_bytes"] = Value::from(85_520_809_984_u64);
+    let numbered = |index: u64| {
+        let mut gpu = gpu.clone();
+        (gpu["index"], gpu["bus"]) =
+            (Value::from(index), Value::from(format!("0000:{:02x}:00.0", index + 16)));
+        gpu
+    };
+    own["gpus"] = (0..8).map(numbered).collect();
+    (own["pci"]["gpus"], own["driver"]["bound_gpus"]) = (Value::from(8), Value::from(8));
+    change(own);
+    let path = folder.join(format!("{host}.json"));
+    fs::write(&path, answer.to_string()).expect("written");
+    path.to_str().expect("a name").to_owned()
+}
+
+/// Eight of them, of which these are changed.
+fn eight(folder: &Path, changed: &[usize], change: fn(&mut Value)) -> Answer {
+    let one = |at: usize| {
+        dgx(folder, &format!("gpu{at:02}"), |own| {
+            if changed.contains(&at) {
+                change(own);
+            }
+        })
+    };
+    let paths: Vec<String> = (0..8).map(one).collect();
+    node(&paths.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn without_one_gpu(own: &mut Value) {
+    drop(own["gpus"].as_array_mut().expect("GPUs").pop());
+    (own["pci"]["gpus"], own["driver"]["bound_gpus"]) = (Value::from(7), Value::from(7));
+}
+
+#[test]
+fn a_node_with_all_gpus_is_fit_beside_those_that_lost_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, short) = (dgx(folder.path(), "gpu00", |_| ()), dgx(folder.path(), "gpu01", without_one_gpu));
+    let two = node(&[&whole, &short]);
+    assert_eq!(two.code, Some(1));
+    assert!(two.stdout.starts_with("1 of 2 nodes is not fit to train: gpu01."), "{}", two.stdout);
+    assert!(two.stdout.contains("  gpu00       fit: "), "{}", two.stdout);
+    let most = eight(folder.path(), &[1, 2, 4, 5, 7], without_one_gpu);
+    let first = "5 of 8 nodes are not fit to train: gpu01, gpu02, gpu04, gpu05, gpu07.";
+    assert!(most.stdout.starts_with(first), "{}", most.stdout);
+    assert_eq!(most.code, Some(1));
+}
+
+#[test]
+fn nodes_with_less_memory_or_a_port_down_are_not_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = eight(folder.path(), &[3], |own| {
+        for gpu in own["gpus"].as_array_mut().expect("GPUs") {
+            gpu["memory_bytes"] = Value::from(42_949_672_960_u64);
+        }
+    });
+    assert!(small.stdout.starts_with("1 of 8 nodes is not fit to train: gpu03."), "{}", small.stdout);
+    let words = "memory of GPUs: 40 GiB on gpu03; 79.6 GiB on the other 7 nodes";
+    assert!(small.stdout.contains(words), "{}", small.stdout);
+    let second = |folder: &Path, host: &str, state: &str| {
+        dgx(folder, host, |own| {
+            let mut port = own["interfaces"][0].clone();
+            (port["name"], port["state"]) = (Value::from("eth1"), Value::from(state));
+            own["interfaces"].as_array_mut().expect("interfaces").push(port);
+        })
+    };
+    let states = ["up", "up", "down"].iter().zip(["a", "b", "c"]);
+    let paths: Vec<String> = states.map(|it| second(folder.path(), it.1, it.0)).collect();
+    let down = node(&paths.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(down.code, Some(0), "{down:?}");
+    let words =
+        "warning[nodes-differ-network]: physical interfaces down: 1 (eth1) on c; 0 on the other 2 nodes";
+    assert!(down.stdout.contains(words), "{}", down.stdout);
+}
+
+#[test]
+fn the_nodes_with_warnings_are_named_first() {
+    fn throttled(own: &mut Value) {
+        let gpu = &mut own["gpus"][5];
+        gpu["throttle"] = serde_json::json!(["hw_thermal_slowdown"]);
+        gpu["sm_mhz"] = Value::from(900);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (changed, first) in [
+        (&[2][..], "All 8 nodes are fit, 1 with warnings: gpu02.\n"),
+        (&[2, 6], "All 8 nodes are fit, 2 with warnings: gpu02, gpu06.\n"),
+        (&[0, 1, 2, 3, 4, 5, 6], "and 1 more.\n"),
+        (&[0, 1, 2, 3, 4, 5, 6, 7], "All 8 nodes are fit, with warnings.\n"),
+    ] {
+        let answer = eight(folder.path(), changed, throttled);
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+        let line = answer.stdout.split_inclusive('\n').next().unwrap();
+        assert!(line.ends_with(first), "{line}");
+    }
+}
+
 #[test]
 fn one_unreadable_state_does_not_hide_the_others() {
     let folder = tempfile::tempdir().unwrap();
@@ -238,6 +347,34 @@ fn a_nagios_plugin() {
         }
     }
     assert_eq!(node(&["/no/such/state.json", "--exit-style", "nagios"]).code, Some(3));
+}
+
+#[test]
+fn a_gpu_at_its_slowdown_temperature_is_a_warning_everywhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let hot = |celsius: u64| {
+        dgx(folder.path(), "gpu00", |own| {
+            own["gpus"][3]["temperature_c"] = Value::from(celsius);
+            // Another limit, far from the hot GPU.
+            own["gpus"][4]["slowdown_c"] = Value::from(70);
+        })
+    };
+    let path = hot(95);
+    let words = "GPU3 (0000:13:00.0) (95 °C, slowdown at 89)";
+    let text = node(&[&path]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.starts_with("gpu00 is fit with warnings: ") && text.contains(words), "{text}");
+    let json = node(&[&path, "--format", "json"]).json();
+    assert_eq!(
+        (&json["verdict"], &json["findings"][0]["id"]),
+        (&"warnings".into(), &"node-gpu-throttled".into())
+    );
+    let nagios = node(&[&path, "--exit-style", "nagios"]);
+    assert_eq!(nagios.code, Some(1));
+    assert!(nagios.stdout.starts_with("PLUMB WARNING - warning: node-gpu-throttled: "), "{}", nagios.stdout);
+    assert!(nagios.stdout.contains(" gpu_temperature_max=95;89 "), "{}", nagios.stdout);
+    let below = node(&[&hot(88), "--exit-style", "nagios"]);
+    assert_eq!(below.code, Some(0), "{}", below.stdout);
+    assert!(below.stdout.contains(" gpu_temperature_max=88;89 "), "{}", below.stdout);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Several machines, judged each and compared with each other. Schema `plumb.nodes/1`.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use evidence::node::NodeState;
@@ -69,6 +70,9 @@ impl Nodes {
         let unknown: Vec<&Node> = nodes.iter().filter(|it| it.verdict == Fitness::Unknown).collect();
         if verdict == Fitness::Unknown {
             named = unknown.iter().map(|it| it.state.host.clone()).collect();
+        }
+        if verdict == Fitness::Warnings {
+            named = with_warnings(&nodes, &differences);
         }
         let mut not_seen: Vec<String> =
             unknown.iter().filter_map(|it| it.not_seen().into_iter().next()).collect();
@@ -145,6 +149,13 @@ fn beside_others(node: &Node, differences: &[Finding]) -> Fitness {
     own.map(of_difference).fold(node.verdict, Fitness::max)
 }
 
+/// The machines that have a warning, by themselves or beside the others, each host once.
+fn with_warnings(nodes: &[Node], differences: &[Finding]) -> Vec<String> {
+    let warned = nodes.iter().filter(|it| beside_others(it, differences) == Fitness::Warnings);
+    let hosts: BTreeSet<String> = warned.map(|it| it.state.host.clone()).collect();
+    hosts.into_iter().collect()
+}
+
 fn sentence(count: usize, verdict: Fitness, named: &[String], differences: &[Finding]) -> String {
     let list = match named {
         [] => String::new(),
@@ -162,7 +173,10 @@ fn sentence(count: usize, verdict: Fitness, named: &[String], differences: &[Fin
             if named.len() == 1 { "is" } else { "are" }
         ),
         Fitness::Unknown => format!("{} of {count} nodes could not be judged: {list}.", named.len()),
-        Fitness::Warnings => format!("All {count} nodes are fit, with warnings."),
+        Fitness::Warnings if named.is_empty() || named.len() >= count => {
+            format!("All {count} nodes are fit, with warnings.")
+        }
+        Fitness::Warnings => format!("All {count} nodes are fit, {} with warnings: {list}.", named.len()),
         Fitness::Fit if differences.is_empty() => format!("All {count} nodes are fit and alike."),
         Fitness::Fit => format!("All {count} nodes are fit; they differ in what does not matter."),
     }

@@ -1,7 +1,9 @@
 //! One line for schedulers and monitoring.
 
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 
+use evidence::node::Gpu;
 use rules::Severity;
 use rules::node::Fitness;
 
@@ -80,10 +82,8 @@ fn performance(node: &Node) -> String {
     }
     if let Some(gpus) = &state.gpus {
         add("gpus", gpus.len().to_string());
-        if let Some(hot) = gpus.iter().filter_map(|it| it.temperature_c).max() {
-            let limit =
-                gpus.iter().filter_map(|it| it.slowdown_c).min().map_or(String::new(), |it| it.to_string());
-            add("gpu_temperature_max", format!("{hot};;{limit}"));
+        if let Some((hot, limit)) = hottest(gpus) {
+            add("gpu_temperature_max", format!("{hot}{limit}"));
         }
         let errors = gpus.iter().filter_map(|it| it.ecc?.volatile_uncorrected).fold(0, u64::saturating_add);
         add("ecc_uncorrected", format!("{errors}c"));
@@ -98,4 +98,14 @@ fn performance(node: &Node) -> String {
         add("shm_free", format!("{free}B"));
     }
     out
+}
+
+/// The highest temperature with the limit of the same GPU, above which a warning is found: others may have other limits.
+fn hottest(gpus: &[Gpu]) -> Option<(u32, String)> {
+    let limit = |it: &Gpu| it.slowdown_c.filter(|it| *it > 0);
+    let hot = gpus
+        .iter()
+        .filter(|it| it.temperature_c.is_some())
+        .max_by_key(|it| (it.temperature_c, Reverse(limit(it).unwrap_or(u32::MAX))))?;
+    Some((hot.temperature_c?, limit(hot).map_or(String::new(), |it| format!(";{it}"))))
 }

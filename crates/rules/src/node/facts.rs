@@ -38,6 +38,11 @@ pub(super) fn model(state: &NodeState) -> Option<&'static Model> {
     names.into_iter().flatten().find_map(|it| catalogue::find(it))
 }
 
+/// How many GPUs the machine should have: as the user says, or as the catalogue does.
+pub(super) fn expected_gpus(state: &NodeState) -> Option<u32> {
+    state.machine.expected_gpus.or_else(|| Some(model(state)?.gpus))
+}
+
 /// How a machine of the catalogue is called in a sentence.
 pub(super) fn title(model: &Model) -> &'static str {
     model.title.unwrap_or(model.name)

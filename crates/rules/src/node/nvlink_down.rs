@@ -25,10 +25,21 @@ pub(crate) static RULE: Rule = Rule {
     checks: &[Check::Node(check)],
 };
 
+/// A single GPU is often handed to a virtual machine without its links.
+fn should_have_links(gpus: &[Gpu]) -> bool {
+    gpus.len() >= 2
+}
+
+/// How many links each of these GPUs should have; `None` where that is not known or they are of several models.
+pub(super) fn expected(gpus: &[Gpu]) -> Option<u32> {
+    let mut all = gpus.iter().map(links);
+    let first = all.next().flatten()?;
+    (should_have_links(gpus) && all.all(|it| it == Some(first))).then_some(first)
+}
+
 fn check(state: &NodeState) -> Checked {
     let gpus = gpus(state)?;
-    // A single GPU is often handed to a virtual machine without its links.
-    if gpus.len() < 2 {
+    if !should_have_links(gpus) {
         return Ok(Vec::new());
     }
     let mut found = Vec::new();

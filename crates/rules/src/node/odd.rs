@@ -1,4 +1,4 @@
-//! Which nodes are unlike the others, by majority.
+//! Which nodes are unlike the others: by what they should have, where that is known, else by majority.
 
 use std::cmp::Reverse;
 
@@ -18,9 +18,10 @@ pub struct Odd {
     pub rule: &'static Rule,
     /// How much it matters.
     pub severity: Severity,
-    /// What more than half of the nodes have; `None` where no value has a majority.
+    /// What the nodes have that are as the catalogue or the user says; where none is, what more than half of the nodes have. `None` where
+    /// no value has a majority.
     pub usual: Option<Group>,
-    /// The nodes that have something else; all of them, where no value has a majority.
+    /// The nodes that have something else; all of them, where nothing is usual.
     pub odd: Vec<Group>,
     /// Nodes where it could not be seen.
     pub not_seen: Vec<String>,
@@ -40,6 +41,8 @@ pub(super) struct Attribute {
     pub(super) what: &'static str,
     pub(super) severity: Severity,
     pub(super) value: fn(&NodeState) -> Option<Value>,
+    /// What the node should have, where the catalogue or the user says it.
+    pub(super) expected: Option<fn(&NodeState) -> Option<Value>>,
 }
 
 /// A value of one node.
@@ -49,7 +52,25 @@ pub(super) enum Value {
     Text(String),
     /// Equal within [`SAME`]; more than the others have does no harm.
     Amount(f64, String),
+    /// A number of devices, compared exactly, and a remark such as which of them are down.
+    Count(usize, String),
 }
+
+/// What was seen of one node.
+struct Seen<'a> {
+    host: &'a str,
+    value: Value,
+    expected: Option<Value>,
+}
+
+impl Seen<'_> {
+    fn is_right(&self) -> bool {
+        self.expected.as_ref().is_some_and(|it| it.is_like(&self.value))
+    }
+}
+
+/// A value with the nodes that have it.
+type Having = (Value, Vec<String>);
 
 /// Sizes of memory and of /dev/shm differ a little between machines of one type.
 const SAME: f64 = 0.05;
@@ -63,6 +84,7 @@ impl Value {
     fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Text(a), Self::Text(b)) => a == b,
+            (Self::Count(a, _), Self::Count(b, _)) => a == b,
             (Self::Amount(a, _), Self::Amount(b, _)) => {
                 // Nothing is near to unlimited.
                 a.total_cmp(b).is_eq()
@@ -72,10 +94,26 @@ impl Value {
         }
     }
 
-    fn said(&self) -> &str {
+    fn said(&self) -> String {
         match self {
-            Self::Text(text) | Self::Amount(_, text) => text,
+            Self::Text(text) | Self::Amount(_, text) => text.clone(),
+            Self::Count(count, remark) if remark.is_empty() => count.to_string(),
+            Self::Count(count, remark) => format!("{count} ({remark})"),
         }
+    }
+
+    /// Drops a remark that is not true of another node with the same count.
+    fn share(&mut self, other: &Self) {
+        if let (Self::Count(_, remark), Self::Count(_, of_other)) = (self, other)
+            && remark != of_other
+        {
+            remark.clear();
+        }
+    }
+
+    /// Whether it is more of something than is usual, which harms nobody.
+    fn is_more(&self, usual: Option<&Self>) -> bool {
+        matches!((usual, self), (Some(Self::Amount(usual, _)), Self::Amount(amount, _)) if amount > usual)
     }
 }
 
@@ -100,45 +138,97 @@ fn last_states(states: &[NodeState]) -> Vec<&NodeState> {
 
 fn of_rule(rule: &'static Rule, attributes: &[Attribute], states: &[NodeState]) -> Vec<Odd> {
     let states = last_states(states);
-    attributes.iter().filter_map(|it| of_attribute(rule, it, &states)).collect()
+    attributes.iter().flat_map(|it| Compared::new(rule, it, &states).odd()).collect()
 }
 
-fn of_attribute(rule: &'static Rule, attribute: &Attribute, states: &[&NodeState]) -> Option<Odd> {
-    let mut groups: Vec<(Value, Vec<String>)> = Vec::new();
-    let mut not_seen = Vec::new();
-    for state in states {
-        let Some(value) = (attribute.value)(state) else {
-            not_seen.push(state.host.clone());
-            continue;
-        };
-        match groups.iter_mut().find(|it| it.0.is_like(&value)) {
-            Some(group) => group.1.push(state.host.clone()),
-            None => groups.push((value, vec![state.host.clone()])),
+/// One attribute of all nodes.
+struct Compared<'a> {
+    rule: &'static Rule,
+    attribute: &'a Attribute,
+    seen: Vec<Seen<'a>>,
+    not_seen: Vec<String>,
+}
+
+impl<'a> Compared<'a> {
+    fn new(rule: &'static Rule, attribute: &'a Attribute, states: &[&'a NodeState]) -> Self {
+        let (mut seen, mut not_seen) = (Vec::new(), Vec::new());
+        for state in states {
+            let expected = attribute.expected.and_then(|it| it(state));
+            match (attribute.value)(state) {
+                Some(value) => seen.push(Seen { host: &state.host, value, expected }),
+                None => not_seen.push(state.host.clone()),
+            }
+        }
+        Self { rule, attribute, seen, not_seen }
+    }
+
+    /// A node that is as it should be is right, however many others are not. Where none is, the majority is.
+    fn odd(&self) -> Vec<Odd> {
+        let (right, others): (Vec<&Seen<'_>>, Vec<&Seen<'_>>) =
+            self.seen.iter().partition(|it| it.is_right());
+        if right.is_empty() {
+            return self.by_majority(&others, self.attribute.severity).into_iter().collect();
+        }
+        // Machines of several types are each as they should be: that is worth a warning, but none of them is broken.
+        let unlike = self.by_majority(&right, self.attribute.severity.min(Severity::Warning));
+        // Of a node of which nothing is known, any value that is right elsewhere may be.
+        let may_be =
+            |it: &Seen<'_>| it.expected.is_none() && right.iter().any(|right| right.value.is_like(&it.value));
+        let (alike, wrong): (Vec<&Seen<'_>>, Vec<&Seen<'_>>) = others.into_iter().partition(|it| may_be(it));
+        let alike: Vec<&Seen<'_>> = right.into_iter().chain(alike).collect();
+        self.against(&grouped(&alike), grouped(&wrong), self.attribute.severity)
+            .into_iter()
+            .chain(unlike)
+            .collect()
+    }
+
+    fn by_majority(&self, seen: &[&Seen<'_>], severity: Severity) -> Option<Odd> {
+        let mut groups = grouped(seen);
+        if groups.len() < 2 {
+            return None;
+        }
+        let has_majority = groups.first().is_some_and(|it| it.1.len() * 2 > seen.len());
+        let rest = groups.split_off(usize::from(has_majority));
+        self.against(&groups, rest, severity)
+    }
+
+    /// The rest beside what is usual, which has several values only where machines are of several types.
+    fn against(&self, usual: &[Having], mut rest: Vec<Having>, mut severity: Severity) -> Option<Odd> {
+        let first = usual.first().map(|it| &it.0);
+        if rest.iter().all(|it| it.0.is_more(first)) {
+            severity = Severity::Info;
+        } else {
+            rest.retain(|it| !it.0.is_more(first));
+        }
+        if rest.is_empty() {
+            return None;
+        }
+        let values: Vec<String> = usual.iter().map(|it| it.0.said()).collect();
+        let usual = first.map(|_| Group {
+            value: values.join(" or "),
+            hosts: usual.iter().flat_map(|it| it.1.clone()).collect(),
+        });
+        let odd = rest.into_iter().map(|it| Group { value: it.0.said(), hosts: it.1 }).collect();
+        let (what, not_seen) = (self.attribute.what, self.not_seen.clone());
+        Some(Odd { what, rule: self.rule, severity, usual, odd, not_seen })
+    }
+}
+
+/// Nodes with the same value together, the largest group first.
+fn grouped(seen: &[&Seen<'_>]) -> Vec<Having> {
+    let mut groups: Vec<Having> = Vec::new();
+    for it in seen {
+        match groups.iter_mut().find(|group| group.0.is_like(&it.value)) {
+            Some(group) => {
+                group.0.share(&it.value);
+                group.1.push(it.host.to_owned());
+            }
+            None => groups.push((it.value.clone(), vec![it.host.to_owned()])),
         }
     }
-    if groups.len() < 2 {
-        return None;
-    }
-    let seen: usize = groups.iter().map(|it| it.1.len()).sum();
     // The sort is stable: of equal groups the first in the input comes first.
     groups.sort_by_key(|it| Reverse(it.1.len()));
-    let majority = groups.first().filter(|it| it.1.len() * 2 > seen).map(|it| it.0.clone());
-    let harmless = |value: &Value| match (&majority, value) {
-        (Some(Value::Amount(usual, _)), Value::Amount(amount, _)) => amount > usual,
-        _ => false,
-    };
-    let skipped = usize::from(majority.is_some());
-    let all_harmless = groups.iter().skip(skipped).all(|it| harmless(&it.0));
-    let severity = if all_harmless { Severity::Info } else { attribute.severity };
-    let mut at = 0;
-    groups.retain(|it| {
-        at += 1;
-        at <= skipped || all_harmless || !harmless(&it.0)
-    });
-    let group = |it: (Value, Vec<String>)| Group { value: it.0.said().to_owned(), hosts: it.1 };
-    let mut groups = groups.into_iter().map(group);
-    let usual = if majority.is_some() { groups.next() } else { None };
-    Some(Odd { what: attribute.what, rule, severity, usual, odd: groups.collect(), not_seen })
+    groups
 }
 
 impl Odd {

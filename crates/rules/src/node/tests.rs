@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use evidence::node::{
-    Aer, AerSeverity, Driver, Ecc, Gpu, KernelLog, Library, LibraryKind, Limit, LinkWidth, Module, NodeState,
-    NvLinks, RdmaPort, RemappedRows, Service, Xid,
+    Aer, AerSeverity, Driver, Ecc, Gpu, Interface, KernelLog, Library, LibraryKind, Limit, LinkWidth, Module,
+    NodeState, NvLinks, RdmaPort, RemappedRows, Service, Xid,
 };
 
 use super::{Fitness, compare, judge, judge_together};
@@ -199,6 +199,12 @@ const CASES: &[Case] = &[
         Severity::Warning,
         "too hot",
     ),
+    (
+        |it| (first(it).temperature_c, first(it).slowdown_c) = (Some(89), Some(89)),
+        "node-gpu-throttled",
+        Severity::Warning,
+        "GPU0 (0000:53:00.0) (89 °C, slowdown at 89)",
+    ),
     (|it| first(it).power_limit_w = Some(500.0), "node-gpu-power-capped", Severity::Warning, "500 of 700 W"),
     (
         |it| first(it).pcie.as_mut().unwrap().width = Some(8),
@@ -333,6 +339,15 @@ fn one_fault_gives_one_finding_of_its_rule() {
 }
 
 #[test]
+fn a_gpu_below_its_own_limit_is_not_hot() {
+    let mut state = healthy("a");
+    for (now, limit) in [(Some(88), Some(89)), (Some(95), None), (None, Some(89)), (Some(95), Some(0))] {
+        (first(&mut state).temperature_c, first(&mut state).slowdown_c) = (now, limit);
+        assert_eq!(judge(&state).fitness(), Fitness::Fit, "{now:?} {limit:?}");
+    }
+}
+
+#[test]
 fn a_container_with_some_devices_is_not_broken() {
     let mut state = healthy("pod");
     state.system.container = Some("kubernetes".to_owned());
@@ -426,6 +441,126 @@ fn the_odd_ones_are_named_with_both_values() {
         ]
     );
     assert_eq!(found[0].finding.entities[0].name, "node03");
+}
+
+/// Nodes of which the last ones lack a GPU.
+fn with_short(all: usize, short: usize) -> Vec<NodeState> {
+    let mut fleet: Vec<NodeState> = (0..all).map(|it| healthy(&format!("node{it}"))).collect();
+    for state in &mut fleet[all - short..] {
+        drop(state.gpus.as_mut().unwrap().pop());
+        state.pci.gpus = Some(7);
+    }
+    fleet
+}
+
+fn sentences(fleet: &[NodeState]) -> Vec<(Severity, String)> {
+    compare(fleet).iter().map(|it| (it.severity, it.sentence())).collect()
+}
+
+#[test]
+fn a_node_that_is_as_it_should_be_is_not_odd() {
+    let wanted = |it: &str| vec![(Severity::Error, it.to_owned())];
+    let many = "GPUs: 7 on node3, node4, node5, node6 and node7; 8 on the other 3 nodes";
+    let mut fleet = with_short(8, 5);
+    assert_eq!(sentences(&fleet), wanted(many));
+    // The user says it where the firmware does not.
+    for it in &mut fleet {
+        it.machine.product = None;
+    }
+    assert!(sentences(&fleet)[0].1.ends_with("7 on the other 5 nodes"), "by majority");
+    for it in &mut fleet {
+        it.machine.expected_gpus = Some(8);
+    }
+    assert_eq!(sentences(&fleet), wanted(many));
+    assert_eq!(sentences(&with_short(2, 1)), wanted("GPUs: 7 on node1; 8 on node0"));
+    // Where none is as it should be, the majority stays the measure.
+    assert_eq!(sentences(&with_short(2, 2)), []);
+    // What should be there is known of links and network devices, too.
+    let mut fleet = [healthy("a"), healthy("b")];
+    first(&mut fleet[1]).nvlink.as_mut().unwrap().up = 17;
+    assert_eq!(sentences(&fleet), wanted("NVLinks up per GPU: 17 on b; 18 on a"));
+    let mut fleet = [healthy("a"), healthy("b")];
+    fleet[1].rdma.as_mut().unwrap()[3].state = Some("DOWN".to_owned());
+    assert_eq!(sentences(&fleet), wanted("active RDMA ports: 31 (rdmap3s0 down) on b; 32 on a"));
+}
+
+#[test]
+fn less_memory_of_gpus_is_named() {
+    let fleet = |model: &str, sizes: &[u64]| -> Vec<NodeState> {
+        let one = |(at, mib): (usize, &u64)| {
+            let mut state = healthy(&format!("node{at}"));
+            for gpu in state.gpus.as_mut().unwrap() {
+                (gpu.name, gpu.memory_bytes) = (Some(model.to_owned()), Some(mib << 20));
+            }
+            state
+        };
+        sizes.iter().enumerate().map(one).collect()
+    };
+    // Drivers reserve a little more or less.
+    assert_eq!(sentences(&fleet("H100 80GB HBM3", &[81_559, 81_559, 80_900])), []);
+    for model in ["H100 80GB HBM3", "A100-SXM4-80GB", "H200", "a new one"] {
+        let found = sentences(&fleet(model, &[81_920, 81_920, 40_960]));
+        let memory = "memory of GPUs: 40 GiB on node2; 80 GiB on the other 2 nodes";
+        assert!(found.contains(&(Severity::Error, memory.to_owned())), "{model}: {found:?}");
+    }
+    // Each as its name says: another model, but nothing is broken.
+    let mut mixed = fleet("A100-SXM4-80GB", &[81_920, 81_920, 40_960]);
+    for gpu in mixed[2].gpus.as_mut().unwrap() {
+        gpu.name = Some("A100-SXM4-40GB".to_owned());
+    }
+    assert!(sentences(&mixed).iter().all(|it| it.0 == Severity::Warning), "{:?}", sentences(&mixed));
+}
+
+/// Nodes with two Ethernet ports, of which the second is up, down or missing.
+fn with_ports(second: &[&str]) -> Vec<NodeState> {
+    let port = |name: &str, state: &str| Interface {
+        name: name.to_owned(),
+        physical: true,
+        state: Some(state.to_owned()),
+        ..Interface::default()
+    };
+    let one = |(at, second): (usize, &&str)| {
+        let mut state = healthy(&format!("node{at}"));
+        let mut ports = vec![port("eth0", "up"), port("eth1", second)];
+        ports.retain(|it| it.state.as_deref() != Some("missing"));
+        state.interfaces = Some(ports);
+        state
+    };
+    second.iter().enumerate().map(one).collect()
+}
+
+#[test]
+fn ports_that_are_down_on_some_nodes_are_named() {
+    let wanted = |it: &str| vec![(Severity::Warning, it.to_owned())];
+    assert_eq!(sentences(&with_ports(&["up", "up"])), []);
+    assert_eq!(sentences(&with_ports(&["down", "down"])), [], "an unused port");
+    let one = "physical interfaces down: 1 (eth1) on node1; 0 on the other 2 nodes";
+    assert_eq!(sentences(&with_ports(&["up", "down", "up"])), wanted(one));
+    let most = "physical interfaces down: 1 (eth1) on node0 and node1; 0 on node2";
+    assert_eq!(sentences(&with_ports(&["down", "down", "up"])), wanted(most));
+    let mut fleet = with_ports(&["up", "missing", "up"]);
+    let lost = "physical interfaces: 1 on node1; 2 on the other 2 nodes";
+    assert_eq!(sentences(&fleet), wanted(lost));
+    for state in &mut fleet {
+        state.machine.vendor = Some("Amazon EC2".to_owned());
+    }
+    assert_eq!(sentences(&fleet), [], "interfaces of containers");
+}
+
+#[test]
+fn machines_of_several_types_are_each_as_they_should_be() {
+    let mut fleet = with_short(4, 1);
+    fleet[0].machine.product = Some("g5.xlarge".to_owned());
+    (fleet[0].pci.gpus, fleet[0].rdma) = (Some(1), None);
+    fleet[0].gpus.as_mut().unwrap().truncate(1);
+    let gpus: Vec<_> = sentences(&fleet).into_iter().filter(|it| it.1.starts_with("GPUs: ")).collect();
+    assert_eq!(
+        gpus,
+        [
+            (Severity::Error, "GPUs: 7 on node3; 8 or 1 on the other 3 nodes".to_owned()),
+            (Severity::Warning, "GPUs: 1 on node0; 8 on the other 2 nodes".to_owned()),
+        ]
+    );
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Nodes with other devices.
 
 use evidence::Source;
-use evidence::node::NodeState;
+use evidence::node::{Gpu, NodeState};
 
-use super::super::facts::{bytes, count};
+use super::super::facts::{bytes, count, expected_gpus};
+use super::super::nvlink_down;
 use super::super::odd::{self, Attribute, Value};
 use crate::{Check, Checked, Role, Rule, Severity};
 
@@ -16,22 +17,54 @@ pub(crate) static RULE: Rule = Rule {
     needs: &[Source::SeveralNodes],
     why: "A job starts the same number of ranks on every node. A node with fewer GPUs hangs it at its start; one with fewer or slower devices slows \
           all others, which wait for it.",
-    fix: "Take the nodes that differ out of the job, or repair them: `plumb node` on such a node says what is missing.",
+    fix: "Take the nodes named here out of the job, or repair them: `plumb node` on such a node says what is missing.",
     references: &["https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"],
     checks: &[Check::Nodes(check)],
 };
 
 pub(super) static ATTRIBUTES: &[Attribute] = &[
-    Attribute { what: "GPUs", severity: Severity::Error, value: gpus },
-    Attribute { what: "GPU model", severity: Severity::Warning, value: gpu_model },
-    Attribute { what: "NVLinks up per GPU", severity: Severity::Error, value: nvlinks },
-    Attribute { what: "machine", severity: Severity::Warning, value: machine },
-    Attribute { what: "CPU", severity: Severity::Info, value: |it| it.cpu.model.as_ref().map(Value::text) },
-    Attribute { what: "CPUs", severity: Severity::Warning, value: |it| amount(it.cpu.online?) },
-    Attribute { what: "NUMA nodes", severity: Severity::Info, value: |it| some(it.cpu.numa.len()) },
+    Attribute {
+        what: "GPUs",
+        severity: Severity::Error,
+        expected: Some(|it| expected_gpus(it).map(Value::text)),
+        value: gpus,
+    },
+    Attribute { what: "GPU model", severity: Severity::Warning, expected: None, value: gpu_model },
+    Attribute {
+        what: "memory of GPUs",
+        severity: Severity::Error,
+        expected: Some(expected_gpu_memory),
+        value: gpu_memory,
+    },
+    Attribute {
+        what: "NVLinks up per GPU",
+        severity: Severity::Error,
+        expected: Some(expected_nvlinks),
+        value: nvlinks,
+    },
+    Attribute { what: "machine", severity: Severity::Warning, expected: None, value: machine },
+    Attribute {
+        what: "CPU",
+        severity: Severity::Info,
+        expected: None,
+        value: |it| it.cpu.model.as_ref().map(Value::text),
+    },
+    Attribute {
+        what: "CPUs",
+        severity: Severity::Warning,
+        expected: None,
+        value: |it| amount(it.cpu.online?),
+    },
+    Attribute {
+        what: "NUMA nodes",
+        severity: Severity::Info,
+        expected: None,
+        value: |it| some(it.cpu.numa.len()),
+    },
     Attribute {
         what: "memory",
         severity: Severity::Warning,
+        expected: None,
         value: |it| it.memory.total_bytes.map(|it| Value::Amount(approximate(it), bytes(it))),
     },
 ];
@@ -57,9 +90,27 @@ fn gpu_model(state: &NodeState) -> Option<Value> {
     (!names.is_empty()).then(|| Value::text(names.join(" and ")))
 }
 
+/// That of the GPU with the least: a job that fits the others does not fit it.
+fn gpu_memory(state: &NodeState) -> Option<Value> {
+    let least = state.gpus.as_ref()?.iter().filter_map(|it| it.memory_bytes).min()?;
+    Some(Value::Amount(approximate(least), bytes(least)))
+}
+
+/// What GPUs of this name have. The machine does not say it: some are sold with either of two sizes.
+fn expected_gpu_memory(state: &NodeState) -> Option<Value> {
+    let of_model = |it: &Gpu| Some(fabric::gpu::find(it.name.as_deref()?)?.memory?.0);
+    let least = state.gpus.as_ref()?.iter().filter_map(of_model).min_by(f64::total_cmp)?;
+    Some(Value::Amount(least * approximate(1 << 30), format!("{least} GiB")))
+}
+
 fn nvlinks(state: &NodeState) -> Option<Value> {
     let least = state.gpus.as_ref()?.iter().filter_map(|it| it.nvlink.as_ref()).map(|it| it.up).min()?;
     Some(Value::text(least))
+}
+
+/// What the model of the GPUs has, where all its links are always connected.
+fn expected_nvlinks(state: &NodeState) -> Option<Value> {
+    nvlink_down::expected(state.gpus.as_ref()?).map(Value::text)
 }
 
 fn machine(state: &NodeState) -> Option<Value> {

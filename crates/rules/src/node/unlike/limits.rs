@@ -24,21 +24,38 @@ pub(crate) static RULE: Rule = Rule {
 };
 
 pub(super) static ATTRIBUTES: &[Attribute] = &[
-    Attribute { what: "/dev/shm", severity: Severity::Error, value: |it| of_bytes(it.memory.shm_bytes?) },
+    Attribute {
+        what: "/dev/shm",
+        severity: Severity::Error,
+        expected: None,
+        value: |it| of_bytes(it.memory.shm_bytes?),
+    },
     Attribute {
         what: "memlock",
         severity: Severity::Error,
+        expected: None,
         value: |it| limit(it.limits.memlock?.soft, bytes),
     },
-    Attribute { what: "open files", severity: Severity::Warning, value: |it| hard(it.limits.open_files?) },
+    Attribute {
+        what: "open files",
+        severity: Severity::Warning,
+        expected: None,
+        value: |it| hard(it.limits.open_files?),
+    },
     Attribute {
         what: "processes",
         severity: Severity::Warning,
+        expected: None,
         value: |it| limit(it.limits.processes?.soft, |it| it.to_string()),
     },
-    Attribute { what: "huge pages", severity: Severity::Info, value: hugepages },
-    Attribute { what: "CPUs of the control group", severity: Severity::Warning, value: cpus },
-    Attribute { what: "memory of the control group", severity: Severity::Warning, value: memory },
+    Attribute { what: "huge pages", severity: Severity::Info, expected: None, value: hugepages },
+    Attribute { what: "CPUs of the control group", severity: Severity::Warning, expected: None, value: cpus },
+    Attribute {
+        what: "memory of the control group",
+        severity: Severity::Warning,
+        expected: None,
+        value: memory,
+    },
 ];
 
 fn check(states: &[NodeState]) -> Checked {

@@ -24,30 +24,44 @@ pub(crate) static RULE: Rule = Rule {
 };
 
 pub(super) static ATTRIBUTES: &[Attribute] = &[
-    Attribute { what: "MIG", severity: Severity::Error, value: |it| gpus(it, |gpu| gpu.mig.map(on_off)) },
+    Attribute {
+        what: "MIG",
+        severity: Severity::Error,
+        expected: None,
+        value: |it| gpus(it, |gpu| gpu.mig.map(on_off)),
+    },
     Attribute {
         what: "power limit",
         severity: Severity::Warning,
+        expected: None,
         value: |it| gpus(it, |gpu| gpu.power_limit_w.map(|it| format!("{it:.0} W"))),
     },
     Attribute {
         what: "highest clock",
         severity: Severity::Warning,
+        expected: None,
         value: |it| gpus(it, |gpu| gpu.sm_max_mhz.map(|it| format!("{it} MHz"))),
     },
     Attribute {
         what: "ECC",
         severity: Severity::Warning,
+        expected: None,
         value: |it| gpus(it, |gpu| gpu.ecc?.enabled.map(on_off)),
     },
     Attribute {
         what: "compute mode",
         severity: Severity::Warning,
+        expected: None,
         value: |it| gpus(it, |gpu| gpu.compute_mode.clone()),
     },
-    Attribute { what: "VBIOS", severity: Severity::Info, value: |it| gpus(it, |gpu| gpu.vbios.clone()) },
-    Attribute { what: "CPU governor", severity: Severity::Warning, value: governor },
-    Attribute { what: "IOMMU", severity: Severity::Info, value: iommu },
+    Attribute {
+        what: "VBIOS",
+        severity: Severity::Info,
+        expected: None,
+        value: |it| gpus(it, |gpu| gpu.vbios.clone()),
+    },
+    Attribute { what: "CPU governor", severity: Severity::Warning, expected: None, value: governor },
+    Attribute { what: "IOMMU", severity: Severity::Info, expected: None, value: iommu },
 ];
 
 fn check(states: &[NodeState]) -> Checked {

@@ -27,45 +27,62 @@ pub(crate) static RULE: Rule = Rule {
 };
 
 pub(super) static ATTRIBUTES: &[Attribute] = &[
-    Attribute { what: "NCCL", severity: Severity::Error, value: |it| libraries(it, LibraryKind::Nccl) },
+    Attribute {
+        what: "NCCL",
+        severity: Severity::Error,
+        expected: None,
+        value: |it| libraries(it, LibraryKind::Nccl),
+    },
     Attribute {
         what: "aws-ofi-nccl",
         severity: Severity::Error,
+        expected: None,
         value: |it| libraries(it, LibraryKind::AwsOfiNccl),
     },
     Attribute {
         what: "network plugin",
         severity: Severity::Warning,
+        expected: None,
         value: |it| libraries(it, LibraryKind::NetPlugin),
     },
     Attribute {
         what: "libfabric",
         severity: Severity::Warning,
+        expected: None,
         value: |it| libraries(it, LibraryKind::Libfabric),
     },
     Attribute {
         what: "driver",
         severity: Severity::Warning,
+        expected: None,
         value: |it| it.driver.as_ref()?.version.as_ref().map(Value::text),
     },
     Attribute {
         what: "CUDA of the driver",
         severity: Severity::Info,
+        expected: None,
         value: |it| it.driver.as_ref()?.cuda.as_ref().map(Value::text),
     },
     Attribute {
         what: "kernel",
         severity: Severity::Info,
+        expected: None,
         value: |it| it.system.kernel.as_ref().map(Value::text),
     },
     Attribute {
         what: "distribution",
         severity: Severity::Info,
+        expected: None,
         value: |it| it.system.distribution.as_ref().map(Value::text),
     },
-    Attribute { what: "GPUDirect modules", severity: Severity::Warning, value: modules },
-    Attribute { what: "NIC firmware", severity: Severity::Info, value: firmware },
-    Attribute { what: "plumb", severity: Severity::Warning, value: |it| it.plumb.as_ref().map(Value::text) },
+    Attribute { what: "GPUDirect modules", severity: Severity::Warning, expected: None, value: modules },
+    Attribute { what: "NIC firmware", severity: Severity::Info, expected: None, value: firmware },
+    Attribute {
+        what: "plumb",
+        severity: Severity::Warning,
+        expected: None,
+        value: |it| it.plumb.as_ref().map(Value::text),
+    },
 ];
 
 fn check(states: &[NodeState]) -> Checked {
