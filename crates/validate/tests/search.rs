@@ -150,6 +150,44 @@ fn a_nic_that_is_slow_on_all_machines_is_a_rail() {
     assert_eq!((&found[..], it.verdict()), (&expected[..], Verdict::NoGo));
 }
 
+/// A machine in two pairs, the partner of an accused one, a NIC that fails where others scatter, two faults at once: none is lost.
+#[test]
+fn a_bad_nic_is_not_lost_beside_something_else() {
+    for seed in 0..10 {
+        for (spec, mut expected) in [
+            ("nodes=5,nic=node000:3:0.5", vec![Culprit::Nic(Host(0), 3)]),
+            ("nodes=5,nics=16,nic=node000:3:0", vec![Culprit::Nic(Host(0), 3)]),
+            (
+                "nodes=6,noise=1%,dead=node002,nic=node000:3:0.5",
+                vec![Culprit::Host(Host(2)), Culprit::Nic(Host(0), 3)],
+            ),
+            (
+                "nodes=24,noise=1%,nic=node002:5:0.5,slow=node022:0.5",
+                vec![Culprit::Host(Host(22)), Culprit::Nic(Host(2), 5)],
+            ),
+        ] {
+            let it = run(&format!("{spec},seed={seed}"));
+            let mut found: Vec<Culprit> = it.findings().iter().map(|it| it.culprit).collect();
+            found.sort();
+            expected.sort();
+            assert_eq!((found, it.verdict()), (expected, Verdict::NoGo), "{spec} {seed}");
+        }
+        for spec in [
+            "nodes=16,nics=16,noise=4%,nic=node003:2:0",
+            "nodes=2,loss=node001:2%",
+            "nodes=16,noise=4%,rail=2:0.5",
+        ] {
+            assert_ne!(run(&format!("{spec},seed={seed}")).verdict(), Verdict::Go, "{spec} {seed}");
+        }
+        // A rail does not explain what is lower than it makes it.
+        let it = run(&format!("nodes=64,noise=0.5%,link=node034-node007:0.5,rail=0:0.5,seed={seed}"));
+        let link = Culprit::Link(Pair::new(Host(7), Host(34)));
+        assert!(it.verdict() == Verdict::Inconclusive || named(&it).iter().any(|it| it.1 == link), "{seed}");
+        let it = run(&format!("nodes=8,noise=5%,local=node003:0.6,seed={seed}"));
+        assert_eq!(named(&it), [(Class::Node, Culprit::Host(Host(3)))], "{seed}");
+    }
+}
+
 /// Where single NICs scatter too far none is named, and that is said.
 #[test]
 fn nics_that_scatter_are_said_to() {

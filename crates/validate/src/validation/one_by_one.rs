@@ -71,7 +71,11 @@ impl Validation {
 
     /// Machines whose NICs were measured with accused machines alone: what is slow there may be the other's.
     fn measured_with_suspects_only(&self) -> Vec<Host> {
-        let accused = self.accused_by_pairs();
+        // Lost packets do not show in the rate of a NIC.
+        let slow = |it: &&Finding| it.loss.is_none();
+        let findings = self.search.judgement().findings;
+        let accused: Vec<Host> =
+            findings.iter().filter(slow).flat_map(|it| hosts_of(self.search.fleet(), it.culprit)).collect();
         let clean = |host: Host| {
             let other =
                 |it: &NicSample| it.pair.hosts().iter().all(|it| *it == host || !accused.contains(it));
