@@ -121,10 +121,11 @@ pub(super) fn read(options: &Options, place: &Place, draft: &mut Draft) -> Resul
     run(options, place, draft);
     for name in NOT_MODELLED {
         // What these say is taken without them, too.
-        let own = |it: &&Setting| {
-            !(TABLES.contains(name) && splits_evenly(options, draft))
-                && !(*name == "pipeline_model_parallel_layout" && is_usual_layout(it, draft))
+        let usual = |it: &Setting| match *name {
+            "pipeline_model_parallel_layout" => is_usual_layout(it, draft),
+            _ => TABLES.contains(name) && splits_evenly(options, draft),
         };
+        let own = |it: &&Setting| !usual(it);
         if options.get(&[name]).filter(|it| it.is_on()).as_ref().is_some_and(own) {
             draft.not_modelled(&called(name));
         }
