@@ -451,7 +451,13 @@ fn experts_may_be_split_as_the_rest_is() {
     let ratio = whole.memory.weights.0 / split.memory.weights.0;
     assert!((3.0..4.0).contains(&ratio), "{ratio}");
     assert!(split.breakdown[Kind::Tensor].exposed.0 > 1.5 * whole.breakdown[Kind::Tensor].exposed.0);
-    assert!(broken(&of("etp = 2")).contains("`etp` splits experts as `tp` splits the rest"));
+    let half = step(&of("etp = 2")).memory.weights.0;
+    assert!(half > split.memory.weights.0 && half < whole.memory.weights.0, "{half}");
+    assert!(broken(&of("etp = 3")).contains("etp"));
+    let alone =
+        "[model]\nname = 'mixtral-8x7b'\n[cluster]\ninstance = 'p5.48xlarge'\n[run]\ntp = 4\netp = 4\n";
+    assert!(broken(&Job::read(alone).unwrap()).contains("without `ep`"));
+    step(&of("etp = 4").with("ep=1").unwrap());
     // What follows `tp` still does.
     step(&of("etp = 4").with("tp=2").unwrap());
 }

@@ -83,7 +83,11 @@ impl Job {
             "pp" => run.pp = count()?,
             "vpp" => run.vpp = count()?,
             "cp" => run.cp = count()?,
-            "ep" => run.ep = count()?,
+            "ep" => {
+                run.ep = count()?;
+                // Without expert parallelism experts are split with the rest.
+                run.etp = if run.ep > 1 { run.etp } else { 1 };
+            }
             "etp" => run.etp = count()?,
             "zero" => run.zero = value.parse().map_err(|_| bad("a number from 0 to 3"))?,
             "seq" => run.seq = count()?,

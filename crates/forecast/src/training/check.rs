@@ -158,11 +158,12 @@ pub(crate) fn check(model: &Model, cluster: &Cluster, run: &Run) -> Result<Count
                 most: experts.count.into(),
             });
         }
-        if run.etp > 1 && (run.ep == 1 || run.etp != run.tp) {
+        if run.etp > 1 && run.ep == 1 {
             return Err(Broken::Together(
-                "`etp` splits experts as `tp` splits the rest, or not at all: with `ep` above 1 set it to `tp` or to 1",
+                "without `ep`, experts are split as `tp` splits the rest: leave out `etp`",
             ));
         }
+        divides("width of an expert", experts.ffn.into(), "etp", run.etp.into())?;
     } else if run.ep > 1 {
         return Err(Broken::Together("`ep` needs a mixture of experts: set `experts` in [model]"));
     }

@@ -345,9 +345,11 @@ fn experts(options: &Options, draft: &mut Draft, open: &mut Vec<Setting>) {
         None => Some(layers),
     };
     set(draft, "model.moe_layers", counted.unwrap_or(layers).clamp(1, layers.max(1)));
-    // Experts are split as the rest is, unless it is said otherwise.
+    // Megatron splits experts as the rest, Megatron-DeepSpeed does not, unless it is said otherwise.
+    let whole = options.on(&["deepspeed"]) && !options.on(&["enable_expert_tensor_parallelism"]);
+    let split = || if whole { Some(1) } else { draft.number("run.tp") };
     if draft.number("run.ep").is_some_and(|it| it > 1)
-        && let Some(etp) = options.number(&["expert_tensor_parallel_size"]).or_else(|| draft.number("run.tp"))
+        && let Some(etp) = options.number(&["expert_tensor_parallel_size"]).or_else(split)
     {
         set(draft, "run.etp", etp);
     }

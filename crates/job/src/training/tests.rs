@@ -457,6 +457,9 @@ fn experts_are_split_as_the_rest_unless_it_is_said() {
     let etp = |more: &str| megatron(&format!("{experts} {more}")).unwrap().job["run"]["etp"].clone();
     assert_eq!(etp(""), 4);
     assert_eq!(etp("--expert-tensor-parallel-size 1"), 1);
+    assert_eq!(etp("--expert-tensor-parallel-size 2"), 2);
+    let deepspeed = "--tensor-model-parallel-size 4 --num-experts 8 --moe-expert-parallel-size 4 --deepspeed";
+    assert_eq!(megatron(deepspeed).unwrap().job["run"]["etp"], 1);
     let alone = "--tensor-model-parallel-size 4 --num-experts 8";
     assert_eq!(megatron(alone).unwrap().job["run"]["etp"], Value::Null);
 }
