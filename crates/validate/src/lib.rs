@@ -32,7 +32,7 @@ mod step;
 mod validation;
 
 pub use fleet::{Fleet, Host, Pair, Sample};
-pub use judge::{Class, Culprit, Finding, Judgement, Loss, Question, Split, judge};
+pub use judge::{CONFIRMED, Class, Culprit, Finding, Judgement, Loss, Question, Split, judge};
 pub use measured::Measured;
 pub use nics::NicSample;
 pub use reference::Reference;

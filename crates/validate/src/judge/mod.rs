@@ -122,7 +122,7 @@ const RARE: f64 = 0.0001;
 /// Machines that are normal with others and against which a machine must be slow before it is accused.
 const WITNESSES: usize = 2;
 /// Measurements that must be slow before a link is accused: what was seen first, and three confirmations.
-const CONFIRMED: usize = 4;
+pub const CONFIRMED: usize = 4;
 /// Machines of a switch that must be slow across it, and machines that make a group.
 const SEVERAL: usize = 3;
 /// Others with whom both ends of a slow link must be normal, and how often they must have been measured with others: a machine that is

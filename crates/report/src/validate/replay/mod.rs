@@ -1,14 +1,21 @@
 //! Runs that others made.
 
+mod gaps;
+mod headline;
+mod slow_pairs;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use ::validate::replay::{Gap, Incomplete, Judged, Lacks, Replay, Set, Unusable, Wrong};
-use ::validate::{Culprit, Finding, Fleet, Host, Judgement, Pair, Question, Sample, Verdict};
+use ::validate::replay::{Judged, Replay, Set, Wrong};
+use ::validate::{Culprit, Finding, Fleet, Pair, Question, Sample, Verdict};
 use fabric::Collective;
 use fabric::units::GigabytesPerSecond;
 
-use super::simulated::{accused, named_out, open, out_list};
-use super::{Accused, Matrix, Normal, Split, Test, Validate, bandwidth, list, percent, word};
+use self::gaps::{gaps, gaps_in_a_line, incomplete, unusable};
+use self::headline::Headline;
+use self::slow_pairs::slow_pairs;
+use super::simulated::{accused, open};
+use super::{Accused, Matrix, Normal, Split, Test, Validate, bandwidth, list, word};
 use crate::expect::shown;
 use crate::text::{bytes, counted};
 
@@ -326,97 +333,6 @@ fn low(tests: &[Test], together: &[Together], machines: usize) -> Option<String>
     })
 }
 
-/// Slow measurements that name a link, at least: what was seen first and what confirms it.
-const CONFIRMED: usize = 4;
-
-/// A pair that is slow and that no finding explains: too little to accuse a link, enough to measure it again.
-struct SlowPair {
-    pair: Pair,
-    names: String,
-    /// Measurements that were slow or failed,
-    slow: usize,
-    /// of how many,
-    of: usize,
-    /// and how many failed.
-    failed: usize,
-    /// The median of those that ended, as a part of what is normal.
-    share: Option<f64>,
-}
-
-impl SlowPair {
-    fn what(&self) -> &'static str {
-        if self.failed == self.slow { "failed" } else { "slow" }
-    }
-
-    /// For the first line.
-    fn sentence(&self) -> String {
-        let Self { names, slow, of, .. } = self;
-        let share = self.share.map(percent);
-        match (share, of) {
-            (Some(share), 1) => format!("{names} reach {share} of normal"),
-            (None, 1) => format!("{names} failed"),
-            (Some(share), _) if self.failed == 0 => {
-                format!("{names} were slow in {slow} of {of} measurements ({share} of normal)")
-            }
-            (_, _) if self.failed == *slow => format!("{names} failed in {slow} of {of} measurements"),
-            (_, _) => format!("{names} were slow or failed in {slow} of {of} measurements"),
-        }
-    }
-
-    /// What is missing to settle it, of one that was measured several times.
-    fn unsettled(&self) -> String {
-        let Self { names, slow, of, .. } = self;
-        let missing = match CONFIRMED.saturating_sub(*slow) {
-            0 => "too few measurements to exclude chance: measure this pair again".to_owned(),
-            more => format!("a link is named from {CONFIRMED} on, so {more} more at least"),
-        };
-        let were = if self.failed == *slow { "" } else { "were " };
-        format!("why {names} {were}{} in {slow} of {of} measurements: {missing}", self.what())
-    }
-}
-
-/// Pairs that are asked about, and pairs that are slow in each of several measurements.
-fn slow_pairs(fleet: &Fleet, set: &Set, judgement: &Judgement) -> Vec<SlowPair> {
-    let Some(reference) = &judgement.reference else { return Vec::new() };
-    let mut by_pair: BTreeMap<Pair, Vec<Option<f64>>> = BTreeMap::new();
-    for it in samples(set) {
-        by_pair.entry(it.pair).or_default().push(it.rate.map(|it| it.0));
-    }
-    let pairs = by_pair.into_iter().filter_map(|(pair, rates)| {
-        let slow = rates.iter().filter(|it| reference.is_slow(**it)).count();
-        let always = rates.len() > 1 && slow == rates.len() && !explained(judgement, pair);
-        if !always && !judgement.open.contains(&Question::Pair(pair)) {
-            return None;
-        }
-        let mut ended: Vec<f64> = rates.iter().copied().flatten().collect();
-        ended.sort_by(f64::total_cmp);
-        Some(SlowPair {
-            pair,
-            names: pair.hosts().map(|it| fleet.name(it)).join(" - "),
-            slow,
-            of: rates.len(),
-            failed: rates.len() - ended.len(),
-            share: ended.get(ended.len() / 2).map(|it| reference.share(*it)),
-        })
-    });
-    pairs.collect()
-}
-
-/// Whether a finding or a boundary between groups explains why a pair is slow.
-fn explained(judgement: &Judgement, pair: Pair) -> bool {
-    let accused = judgement.findings.iter().any(|it| match it.culprit {
-        Culprit::Host(host) => pair.has(host),
-        Culprit::Link(link) => link == pair,
-        Culprit::Nic(..) | Culprit::Rail(_) | Culprit::Group(_) => false,
-    });
-    let group = |host: Host| {
-        let split = judgement.split.as_ref()?;
-        split.groups.iter().position(|it| it.contains(&host))
-    };
-    let [one, other] = pair.hosts().map(group);
-    accused || one.is_some() && other.is_some() && one != other
-}
-
 /// Runs of the same machines that failed, at least one of them.
 struct Failure {
     /// In a sentence.
@@ -503,253 +419,10 @@ fn wrong_results(fleet: &Fleet, wrong: &Wrong) -> Accused {
     }
 }
 
-/// Runs that were cut, those that lack the same in one line.
-fn incomplete(all: &[Incomplete]) -> Vec<String> {
-    let mut by_reason: BTreeMap<Lacks, Vec<String>> = BTreeMap::new();
-    for it in all {
-        by_reason.entry(it.lacks).or_default().push(it.name.clone());
-    }
-    let lines = by_reason.into_iter().map(|(lacks, names)| {
-        let why = match lacks {
-            Lacks::Table => {
-                "incomplete: the output ends before the table of sizes, and no line reports an error"
-                    .to_owned()
-            }
-            Lacks::Devices => "incomplete: not the same number of GPUs on each machine".to_owned(),
-            Lacks::Size(0) => "incomplete: no row of results, and no line reports an error".to_owned(),
-            Lacks::Size(size) => format!("no row of {}, the size that is compared", bytes(size)),
-        };
-        format!("{}: {why}", list(&names, 3))
-    });
-    lines.collect()
-}
-
-/// Rows without a bandwidth, those of one size in one line.
-fn unusable(all: &[Unusable]) -> Vec<String> {
-    let mut by_size: BTreeMap<u64, Vec<String>> = BTreeMap::new();
-    for it in all {
-        by_size.entry(it.bytes).or_default().push(it.name.clone());
-    }
-    let line = |(size, names): (u64, Vec<String>)| {
-        format!(
-            "{} failed at {}: the bandwidth is zero, negative, infinite or not a number ({})",
-            counted(names.len(), "run"),
-            bytes(size),
-            list(&names, 8)
-        )
-    };
-    by_size.into_iter().rev().map(line).collect()
-}
-
-/// What was not measured because its runs are incomplete, in a sentence each, what weighs most first.
-fn gaps(replay: &Replay) -> Vec<String> {
-    let mut said = Vec::new();
-    let hosts = &replay.unmeasured;
-    if !hosts.is_empty() {
-        let (was, its) = if hosts.len() == 1 { ("was", "its") } else { ("were", "their") };
-        said.push(format!("{} {was} not measured: {its} runs are incomplete", list(hosts, 8)));
-    }
-    let measured = |it: &&Gap| !it.hosts.iter().any(|it| hosts.contains(it));
-    let all = replay.gaps();
-    let (pairs, others): (Vec<&Gap>, Vec<&Gap>) =
-        all.iter().filter(measured).partition(|it| it.hosts.len() == 2);
-    said.extend(others.into_iter().map(|it| {
-        let who = match &it.hosts[..] {
-            [one] if it.all_named => format!("{one} by itself"),
-            [one] => format!("{one} by itself or with others"),
-            many if many.len() == replay.machines() => format!("all {} machines", many.len()),
-            many if it.all_named => format!("{} machines", many.len()),
-            many => format!("{} machines or more", many.len()),
-        };
-        did_not_end(&who, &it.files)
-    }));
-    said.extend(pair_gaps(pairs));
-    said
-}
-
-/// The same in one line: the files are named by what they lack, too.
-fn gaps_in_a_line(gaps: &[String]) -> Option<String> {
-    let more = gaps.len().saturating_sub(MOST_GAPS);
-    let more = if more == 0 { String::new() } else { format!("; and {more} more") };
-    let known: Vec<&str> = gaps.iter().take(MOST_GAPS).map(String::as_str).collect();
-    (!known.is_empty()).then(|| format!("{}{more}", known.join("; ")))
-}
-
-/// Of machines and pairs without a complete run, so many are named.
-const MOST_GAPS: usize = 8;
-
-/// Pairs with incomplete runs alone; those that have a machine in common are one sentence.
-fn pair_gaps(mut pairs: Vec<&Gap>) -> Vec<String> {
-    let mut said = Vec::new();
-    while let Some(host) = most_common(&pairs) {
-        let (own, rest): (Vec<&Gap>, Vec<&Gap>) = pairs.iter().partition(|it| it.hosts.contains(&host));
-        if own.len() < 2 {
-            break;
-        }
-        let files: Vec<String> = own.iter().flat_map(|it| it.files.clone()).collect();
-        said.push(did_not_end(&format!("{host} with {} others", own.len()), &files));
-        pairs = rest;
-    }
-    said.extend(pairs.into_iter().map(|it| did_not_end(&it.hosts.join(" - "), &it.files)));
-    said
-}
-
-/// The machine that most of these have.
-fn most_common(gaps: &[&Gap]) -> Option<String> {
-    let mut often: BTreeMap<&String, usize> = BTreeMap::new();
-    for host in gaps.iter().flat_map(|it| &it.hosts) {
-        *often.entry(host).or_default() += 1;
-    }
-    often.into_iter().max_by_key(|it| it.1).map(|it| it.0.clone())
-}
-
-fn did_not_end(who: &str, files: &[String]) -> String {
-    let (runs, are) =
-        if files.len() == 1 { ("the run".to_owned(), "is") } else { (counted(files.len(), "run"), "are") };
-    format!("{runs} of {who} {are} incomplete ({})", list(files, 2))
-}
-
 /// Files without a run.
 fn unused(files: &[String]) -> Option<String> {
     (!files.is_empty()).then(|| {
         let are = if files.len() == 1 { "is" } else { "are" };
         format!("{} {are} not used: no run of nccl-tests", list(files, 3))
     })
-}
-
-/// Slow pairs that are to be measured again, for the first line.
-fn suspected(all: &[SlowPair]) -> Option<String> {
-    let sentences: Vec<String> = all.iter().map(SlowPair::sentence).collect();
-    let (pair, them) = if all.len() == 1 { ("this pair", "") } else { ("these pairs", " each") };
-    let known = list(&sentences, 3);
-    let once = if all.iter().all(|it| it.of == 1) {
-        format!("measured once{them}")
-    } else {
-        "and it is not settled why".to_owned()
-    };
-    (!all.is_empty()).then(|| format!("{known}, {once}: measure {pair} again"))
-}
-
-/// What the first line is made of.
-struct Headline<'a> {
-    findings: &'a [Accused],
-    splits: &'a [Split],
-    low: Option<String>,
-    suspects: Vec<SlowPair>,
-    /// Runs that failed, of which no machine is accused.
-    failures: Vec<Failure>,
-    /// Runs with rows that have no bandwidth.
-    unusable: Vec<String>,
-    /// What was not measured because its runs are incomplete.
-    gaps: Vec<String>,
-    together: Vec<Together>,
-    /// Machines that were slow, or not measured with one that is normal.
-    untold: Vec<String>,
-    /// Whether it is known what some runs should reach.
-    known: bool,
-    replay: &'a Replay,
-}
-
-impl Headline<'_> {
-    fn text(self) -> String {
-        let machines = self.replay.fleet.len();
-        let mut parts = self.no_go();
-        if let Some(first) = parts.first_mut() {
-            *first = format!("NO-GO: {first}");
-            parts.extend(self.low);
-            return parts.join("; ");
-        }
-        let compared = self.replay.sets.iter().any(|it| it.hosts <= 2 && it.runs.len() > 1);
-        let even = match machines {
-            1 => String::new(),
-            _ if !compared => "no runs compare the machines with each other".to_owned(),
-            _ => match &self.untold[..] {
-                [] => format!("none of {machines} machines is slower than the others"),
-                [one] => format!("whether {one} is slower than the others is not told"),
-                more => format!("whether {} are slower than the others is not told", list(more, 4)),
-            },
-        };
-        if let Some(first) = self.failures.first().filter(|_| self.suspects.is_empty()) {
-            let low = self.low.map(|it| format!("; {it}")).unwrap_or_default();
-            let more = match self.failures.len() - 1 {
-                0 => String::new(),
-                more => format!(", and {more} more (see below)"),
-            };
-            return format!("INCONCLUSIVE: {}{more}{low}", first.text);
-        }
-        let suspects = suspected(&self.suspects);
-        if let Some(low) = self.low {
-            return match suspects {
-                Some(suspects) => format!("INCONCLUSIVE: {low}; {suspects}"),
-                None if self.together.is_empty() && machines > 1 => {
-                    format!("INCONCLUSIVE: {even}, but all are slow: {low}")
-                }
-                None if even.is_empty() => format!("INCONCLUSIVE: {low}"),
-                None => format!("INCONCLUSIVE: {low}; {even}"),
-            };
-        }
-        if let Some(suspects) = suspects {
-            return format!("INCONCLUSIVE: {suspects}");
-        }
-        if !self.together.is_empty() || !self.replay.unmeasured.is_empty() {
-            let mut lacking = self.unusable.iter().chain(&self.gaps);
-            if let Some(first) = lacking.next() {
-                let more = match lacking.count() {
-                    0 => String::new(),
-                    more => format!(", and {more} more (see below)"),
-                };
-                return format!("INCONCLUSIVE: {first}{more}");
-            }
-        }
-        if let Some(it) = self.together.first() {
-            return format!("GO: all {machines} machines together reach {}{}", bandwidth(it.rate), it.beside);
-        }
-        if even.is_empty() {
-            return "INCONCLUSIVE: these runs are of one machine: nothing was measured between machines"
-                .to_owned();
-        }
-        let none_has_all = !self.replay.sets.iter().any(|it| is_all(it, self.replay));
-        let what = if self.known && none_has_all {
-            "no run has all of them together"
-        } else {
-            "nothing says what they should reach together"
-        };
-        format!("INCONCLUSIVE: {even}, and {what}")
-    }
-
-    /// What keeps the fleet from being fit, in the order of its weight.
-    fn no_go(&self) -> Vec<String> {
-        let mut parts = Vec::new();
-        // Wrong results of many machines accuse none of them by name.
-        let many = |it: &&Wrong| it.hosts.len() > 2;
-        let crowd = self.replay.wrong.iter().filter(many).count();
-        let named: Vec<&Accused> =
-            self.findings.iter().filter(|it| it.class != "node" || it.hosts.len() <= 2).collect();
-        let (links, others): (Vec<&Accused>, Vec<&Accused>) = named.iter().partition(|it| it.class == "link");
-        let mut out: Vec<String> = others.iter().flat_map(|it| it.hosts.clone()).collect();
-        for link in links {
-            if !link.hosts.iter().any(|it| out.contains(it)) {
-                out.extend(link.hosts.last().cloned());
-            }
-        }
-        let mut seen = std::collections::BTreeSet::new();
-        out.retain(|it| seen.insert(it.clone()));
-        if !out.is_empty() {
-            let wrong = self.replay.wrong.iter().filter(|it| !many(it)).count();
-            let why = if wrong > 0 && wrong == named.len() { " (wrong results)" } else { "" };
-            parts.push(format!("take out {}{why}", out_list(&named_out(&out, self.findings))));
-        }
-        if crowd > 0 {
-            let most = self.replay.wrong.iter().map(|it| it.hosts.len()).max().unwrap_or(0);
-            parts.push(format!(
-                "wrong results in {} of {}",
-                if crowd == 1 { "a run".to_owned() } else { format!("{crowd} kinds of runs") },
-                counted(most, "machine")
-            ));
-        }
-        if let Some(split) = self.splits.iter().min_by(|a, b| a.share.total_cmp(&b.share)) {
-            parts.push(split.sentence());
-        }
-        parts
-    }
 }
