@@ -137,25 +137,23 @@ fn hosts_that_die_or_hang_half_way() {
     let all = bed.all();
     let mut way = bed.way();
     assert!(place(&mut way, &all).values().all(Result::is_ok));
-    let request = placed_scripts(
-        &all,
-        "echo began; echo $$ > /tmp/began; sleep 8; rm /tmp/began; echo done",
-        Duration::from_secs(20),
-    );
+    let task = "echo began; echo $$ > /tmp/began; tail -f /dev/null; rm /tmp/began; echo done";
+    let request = placed_scripts(&all, task, Duration::from_secs(40));
     let running = std::thread::spawn(move || {
         let mut ended: Vec<Ended> = Vec::new();
         way.run(&request, &Stop::new(), &mut |it| ended.push(it.clone())).expect("it begins");
         (way, ended)
     });
-    for (number, host) in bed.hosts.iter() {
-        until(&format!("{} is busy", host.name), || {
-            bed.hosts.temporary_files(number).iter().any(|it| it == "began")
-        });
-    }
+    let tail = |number: usize| bed.hosts[number].processes("tail");
+    until("all are busy", || bed.hosts.iter().all(|(number, _)| !tail(number).is_empty()));
     // h2: its ssh server dies, with all connections. h3: the task stops. h4: the host freezes.
-    bed.hosts[2].processes("sshd").into_iter().for_each(|it| signal(it, Signal::KILL));
-    bed.hosts[3].processes("sleep").into_iter().for_each(|it| signal(it, Signal::STOP));
-    bed.hosts[4].all_processes().into_iter().for_each(|it| signal(it, Signal::STOP));
+    let all_get = |to: Vec<u32>, what: Signal| to.into_iter().for_each(|it| signal(it, what));
+    all_get(bed.hosts[2].processes("sshd"), Signal::KILL);
+    all_get(tail(3), Signal::STOP);
+    all_get(bed.hosts[4].all_processes(), Signal::STOP);
+    // h1 and h5 go on, after that.
+    all_get(tail(1), Signal::KILL);
+    all_get(tail(5), Signal::KILL);
     let (mut way, mut ended) = running.join().expect("a thread");
     ended.sort_by_key(|it| it.task);
     let how: Vec<&How> = ended.iter().map(|it| &it.how).collect();
@@ -171,7 +169,7 @@ fn hosts_that_die_or_hang_half_way() {
     assert!(later[0].succeeded() && matches!(&later[1].how, How::Unreachable(_)), "{later:?}");
     // Nobody can confirm what h2 and h4 did.
     assert_eq!(way.clean(), [host("h2"), host("h4")]);
-    bed.hosts[4].all_processes().into_iter().for_each(|it| signal(it, Signal::CONT));
+    all_get(bed.hosts[4].all_processes(), Signal::CONT);
     for number in 1..=5 {
         // The task's own file, which no task that was ended could remove.
         let _ = std::fs::remove_file(bed.hosts.file(&format!("tmp.{number}/began")));

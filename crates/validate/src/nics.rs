@@ -104,18 +104,15 @@ pub(crate) fn rails<'a>(samples: impl Iterator<Item = &'a NicSample>) -> Vec<Rai
         by_nic.entry(it.nic).or_default().push(it);
     }
     let nics = by_nic.len();
-    let far = |of: &mut dyn Iterator<Item = &&'a NicSample>| {
-        of.filter(|it| reference.is_far(it.rate, samples.len())).count()
-    };
+    let far = |it: &NicSample| reference.is_far(it.rate, samples.len());
     let rail = |(nic, own): (usize, Vec<&NicSample>)| {
-        let slow: Vec<&&NicSample> =
-            own.iter().filter(|it| reference.is_far(it.rate, samples.len())).collect();
+        let slow: Vec<&NicSample> = own.iter().copied().filter(|it| far(it)).collect();
         let pairs: BTreeSet<Pair> = slow.iter().map(|it| it.pair).collect();
         // One machine that is in all of them would explain them.
         let first = pairs.first()?.hosts();
         let one = first.iter().any(|host| pairs.iter().all(|it| it.has(*host)));
-        let rest = samples.len() - own.len();
-        let by_chance = Counted::new(far(&mut samples.iter().filter(|it| it.nic != nic)), rest);
+        let others = samples.iter().filter(|it| it.nic != nic && far(it)).count();
+        let by_chance = Counted::new(others, samples.len() - own.len());
         let chance = by_chance.at_least(slow.len(), own.len()) * as_f64(nics);
         let sure = quiet && !one && pairs.len() >= RAIL_PAIRS && chance < CHANCE;
         if as_f64(slow.len()) < RAIL_SHARE * as_f64(own.len()) {
@@ -202,6 +199,14 @@ pub(crate) fn everybody(hosts: &[Host], round: usize, seed: u64) -> Vec<Pair> {
     let partner = hosts.iter().copied().find(|it| Some(*it) != out);
     pairs.extend(out.zip(partner).map(|(out, partner)| Pair::new(out, partner)));
     pairs
+}
+
+/// These with each other; one alone with the spare machine.
+pub(crate) fn among(hosts: &[Host], spare: Option<Host>, seed: u64) -> Vec<Pair> {
+    match hosts {
+        [last] => spare.map(|it| Pair::new(*last, it)).into_iter().collect(),
+        _ => everybody(hosts, 0, seed),
+    }
 }
 
 /// Measured several times, each NIC of a machine counts at its best: with a partner whose own NIC is slow it is slow too.

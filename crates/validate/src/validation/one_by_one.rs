@@ -85,20 +85,6 @@ impl Validation {
         self.fit().into_iter().filter(|it| known(it) && !accused.contains(it) && !clean(*it)).collect()
     }
 
-    /// These with each other, the last one with another that nothing accuses.
-    fn beside_suspects(&self, mut unseen: Vec<Host>) -> Vec<Pair> {
-        let accused = self.accused_by_pairs();
-        let free = |it: &Host| !accused.contains(it) && !unseen.contains(it);
-        let spare = self.fit().into_iter().find(free);
-        if unseen.len() % 2 == 1 {
-            match spare {
-                Some(spare) => unseen.push(spare),
-                None => unseen.truncate(unseen.len() - 1),
-            }
-        }
-        unseen.chunks_exact(2).map(|it| Pair::new(it[0], it[1])).collect()
-    }
-
     fn accused_by_pairs(&self) -> Vec<Host> {
         let findings = &self.search.judgement().findings;
         findings.iter().flat_map(|it| hosts_of(self.search.fleet(), it.culprit)).collect()
@@ -169,7 +155,9 @@ impl Validation {
         if accused.is_empty() {
             let unseen = self.measured_with_suspects_only();
             if !unseen.is_empty() && self.scope.every_nic && !self.is_noisy() {
-                return self.beside_suspects(unseen);
+                let accused = self.accused_by_pairs();
+                let spare = self.fit().into_iter().find(|it| !accused.contains(it) && !unseen.contains(it));
+                return nics::among(&unseen, spare, self.search.limits().seed);
             }
             // Other pairs than before: two machines with the same bad NIC look like a rail to their partners.
             let fit = self.fit();
@@ -199,10 +187,7 @@ impl Validation {
             // The partners of accused machines too: with these alone nothing would say whose a slow NIC is.
             let mut rest = self.nics_not_measured();
             rest.retain(|it| *it != one && *it != other && !everybody.contains(it));
-            match rest[..] {
-                [last] => pairs.push(Pair::new(last, one)),
-                _ => pairs.extend(nics::everybody(&rest, 0, self.search.limits().seed)),
-            }
+            pairs.extend(nics::among(&rest, Some(one), self.search.limits().seed));
         }
         pairs
     }
