@@ -57,9 +57,11 @@ impl Bed {
         plumb.args(["validate", "--format", "json"]);
         // A validation goes on in the way it was started.
         if !arguments.contains(&"--resume") {
-            let list = format!("h[1-{}]", self.count);
             plumb.args(["--ssh-config", &self.ssh, "--timeout", "15s", "--gpus", "0"]);
-            plumb.args(["--hosts", &list, "--results", &self.file(results)]);
+            plumb.args(["--results", &self.file(results)]);
+            if !arguments.contains(&"--hosts") {
+                plumb.args(["--hosts", &format!("h[1-{}]", self.count)]);
+            }
         }
         Running::start(plumb.args(arguments))
     }
@@ -196,6 +198,22 @@ fn a_node_without_sshd_is_named_and_the_others_are_measured() {
     let text = said.json["findings"][0]["text"].as_str().unwrap();
     assert!(text.starts_with("connection refused"), "{text}");
     assert!(said.json["text"].as_str().unwrap().contains("the others reach"), "{:#}", said.json);
+}
+
+/// Only the loopback interface would be measured between them.
+#[test]
+fn two_names_of_one_machine_are_one_machine() {
+    let bed = Bed::new(3);
+    let settings = fs::read_to_string(&bed.ssh).unwrap();
+    fs::write(&bed.ssh, settings + "Host login\n HostName h1\n HostKeyAlias h1\n").unwrap();
+    for (list, others) in [("h1,login", 1), ("login,h[1-3]", 3)] {
+        let said = bed.validate(&format!("names-{others}"), &["--links", "few", "--hosts", list]);
+        let name = if others == 1 { "login" } else { "h1" };
+        said.is(1, &[("node", &[name])]);
+        let text = said.json["findings"][0]["text"].as_str().unwrap();
+        assert!(text.starts_with("it is ") && text.contains(" under another name"), "{text}");
+        assert_eq!(said.json["hosts"].as_array().unwrap().len(), others, "{:#}", said.json);
+    }
 }
 
 #[test]

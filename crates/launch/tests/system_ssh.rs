@@ -158,10 +158,9 @@ fn hosts_that_die_or_hang_half_way() {
     ended.sort_by_key(|it| it.task);
     let how: Vec<&How> = ended.iter().map(|it| &it.how).collect();
     assert!(matches!(how[1], How::Lost { .. }), "{:?}", how[1]);
-    assert_eq!(
-        [how[0], how[2], how[3], how[4]],
-        [&How::Code(0), &How::TimedOut, &How::TimedOut, &How::Code(0)]
-    );
+    // Its task took too long, unless ssh has found out before that nobody answers.
+    assert!(matches!(how[3], How::TimedOut | How::Lost { .. }), "{:?}", how[3]);
+    assert_eq!([how[0], how[2], how[4]], [&How::Code(0), &How::TimedOut, &How::Code(0)]);
     assert_eq!(ended[0].text(), "began\ndone\n");
     // h2 removed its folder by itself when the connection broke; a later task says that it is lost.
     until("the folder is gone", || bed.hosts.temporary_files(2).iter().all(|it| it == "began"));

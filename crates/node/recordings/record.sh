@@ -6,7 +6,7 @@ put() { # a file by reading it; sysfs files have no true size
   mkdir -p "$out/$(dirname "$1")"; head -c 262144 "$1" > "$out/$1" 2>/dev/null || true
 }
 link() { [ -L "$1" ] && mkdir -p "$out/$(dirname "$1")" && cp -P "$1" "$out/$1"; }
-for f in /proc/sys/kernel/{hostname,osrelease,arch,numa_balancing} /etc/os-release /proc/cpuinfo /proc/meminfo /proc/uptime /proc/self/status /proc/self/limits /proc/self/cgroup /proc/self/net/dev \
+for f in /proc/sys/kernel/random/boot_id /proc/sys/kernel/{hostname,osrelease,arch,numa_balancing} /etc/os-release /proc/cpuinfo /proc/meminfo /proc/uptime /proc/self/status /proc/self/limits /proc/self/cgroup /proc/self/net/dev \
   /proc/driver/nvidia/version /proc/2/comm /sys/class/dmi/id/{sys_vendor,product_name} /sys/devices/system/cpu/online /sys/devices/system/clocksource/clocksource0/current_clocksource \
   /sys/fs/cgroup/{cpu.max,memory.max,cpu/cpu.cfs_quota_us,cpu/cpu.cfs_period_us,memory/memory.limit_in_bytes} /.dockerenv /run/.containerenv; do put $f; done
 for f in /proc/driver/nvidia/gpus/*/information /sys/devices/system/node/node*/{cpulist,meminfo} /sys/kernel/mm/hugepages/*/{nr_hugepages,free_hugepages} /sys/devices/system/cpu/cpufreq/*/scaling_governor; do put $f; done

@@ -34,7 +34,7 @@ fn next(state: &mut u64) -> f64 {
     ((*state >> 33) as f64) / f64::from(1_u32 << 31)
 }
 
-const KINDS: [&str; 29] = [
+const KINDS: [&str; 35] = [
     "quiet, healthy",
     "quiet, one slow of 100",
     "quiet, one slow",
@@ -64,6 +64,12 @@ const KINDS: [&str; 29] = [
     "noise of 15 %, healthy",
     "noise of 15 %, one slow",
     "noise of 15 %, up to 10 % slow",
+    "quiet and few, healthy",
+    "quiet and few, one slow",
+    "noisy and few, healthy",
+    "noisy and few, one slow",
+    "noise of 10 % and few, healthy",
+    "noise of 10 % and few, one slow",
 ];
 
 fn fleet(kind: &str, number: u64) -> (Spec, Vec<Culprit>) {
@@ -80,6 +86,10 @@ fn fleet(kind: &str, number: u64) -> (Spec, Vec<Culprit>) {
         "one link of 17 to 100" => nodes = 17 + (84.0 * next(&mut state)) as usize,
         "one switch of 16" => nodes = nodes.max(48),
         _ => {}
+    }
+    let (level, few) = level.strip_suffix(" and few").map_or((level, false), |it| (it, true));
+    if few {
+        nodes = 3 + (5.0 * next(&mut state)) as usize;
     }
     let mut spec = Spec { nodes, tails, seed: number + 1, ..Spec::default() };
     let quiet = level == "quiet";

@@ -19,13 +19,23 @@ fn scatter(rates: &[Vec<f64>]) -> Option<f64> {
 }
 
 /// What the best of so many measurements scatters, as a part of what one does: of a normal distribution.
-const OF_BEST: [f64; 3] = [1.0, 0.83, 0.75];
+const OF_BEST: [f64; 6] = [1.0, 0.83, 0.75, 0.70, 0.67, 0.64];
+
+/// The scatter from which on more measurements are worth their time: a tenth of the loss that matters.
+const WIDE: f64 = 0.01;
 
 /// How far the best measurements of machines lie apart, and from how many measurements that is known.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scatter {
     spread: f64,
     of: usize,
+}
+
+impl Scatter {
+    /// Whether these scatter so far that three measurements of each machine tell little.
+    pub(crate) fn is_wide(&self) -> bool {
+        self.spread > WIDE
+    }
 }
 
 /// None where nothing was measured twice.

@@ -15,6 +15,8 @@ pub struct Reference {
     /// What it may be at most: few measurements above the median lie close together by luck, so that the wider half counts, and more
     /// by the standard error.
     pub spread_at_most: f64,
+    /// How far what is normal may lie from this, as a part of it: the standard error of a median.
+    pub error: f64,
     /// Below this a measurement is slow.
     pub slow_below: f64,
     /// From here on a measurement clears its machines. Between the two lines it says neither: where a fleet scatters, a machine that is
@@ -45,6 +47,8 @@ const MAD: f64 = 1.4826;
 /// The standard error of a deviation from the median deviation, times the root of the number of measurements: that estimate uses 37 % of
 /// what they say, so it is 1 / sqrt(2 * 0.37).
 pub(crate) const STANDARD_ERROR: f64 = 1.17;
+/// The standard error of a median, times the root of the number of measurements, as a part of their standard deviation: sqrt(pi / 2).
+const ERROR_OF_MEDIAN: f64 = 1.253;
 
 impl Reference {
     /// None without a measurement.
@@ -69,7 +73,7 @@ impl Reference {
 
     /// Around this rate.
     fn near(start: f64, rates: &[f64]) -> Self {
-        let mut found = Self::around(start, LEAST_SPREAD, MOST_SPREAD);
+        let mut found = Self::around(start, LEAST_SPREAD, MOST_SPREAD, 1);
         for _ in 0..8 {
             let counts = found.normal * (1.0 - LOSS.max(SIGMAS * found.spread));
             let normal: Vec<f64> = rates.iter().copied().filter(|it| *it >= counts).collect();
@@ -85,7 +89,7 @@ impl Reference {
             let few = LOSS / 2.0 / SIGMAS / as_f64(many).sqrt();
             let spread = above.max(few).clamp(LEAST_SPREAD, MOST_SPREAD);
             let at_most = spread.max(below) * (1.0 + STANDARD_ERROR / as_f64(normal.len()).sqrt());
-            let next = Self::around(middle, spread, at_most);
+            let next = Self::around(middle, spread, at_most, normal.len());
             if next == found {
                 break;
             }
@@ -94,10 +98,12 @@ impl Reference {
         found
     }
 
-    fn around(normal: f64, spread: f64, spread_at_most: f64) -> Self {
+    /// `of`: how many measurements are normal.
+    fn around(normal: f64, spread: f64, spread_at_most: f64, of: usize) -> Self {
+        let error = ERROR_OF_MEDIAN * spread_at_most / as_f64(of).sqrt();
         let clear = ABOVE_SLOW.mul_add(-spread, LOSS).max(CLEAR);
         let (slow_below, normal_from) = (normal * (1.0 - LOSS), normal * (1.0 - clear));
-        Self { normal, spread, spread_at_most, slow_below, normal_from }
+        Self { normal, spread, spread_at_most, error, slow_below, normal_from }
     }
 
     /// Whether a measurement is slow; one that failed is.
@@ -105,9 +111,15 @@ impl Reference {
         rate.is_none_or(|it| it < self.slow_below)
     }
 
-    /// How often a healthy machine is slow because measurements scatter: one at the lower end of what healthy machines reach.
+    /// How often a healthy machine is slow because measurements scatter: one at the lower end of what healthy machines reach, where what is
+    /// normal was measured too high.
     pub(crate) fn slow_by_scatter(&self) -> f64 {
-        above((LOSS - HEALTHY) / self.spread_at_most)
+        self.below_by_scatter(1.0 - LOSS)
+    }
+
+    /// The same for measurements that are lower than this part of what is normal.
+    pub(crate) fn below_by_scatter(&self, share: f64) -> f64 {
+        above((1.0 - share - HEALTHY - self.error) / self.spread_at_most)
     }
 
     /// How many launches more must be enough than were not, before they count as enough: as many as two of a hundred fleets show whose

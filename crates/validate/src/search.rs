@@ -149,4 +149,11 @@ impl Search {
         self.round += 1;
         self.judge();
     }
+
+    /// What a pair reached in a launch of its own.
+    pub fn also(&mut self, pair: Pair, rate: Option<f64>) {
+        let rate = rate.filter(|it| it.is_finite() && *it > 0.0).map(fabric::units::GigabytesPerSecond);
+        self.samples.push(Sample { round: self.round, pair, rate, resent: None });
+        self.judge();
+    }
 }

@@ -299,9 +299,11 @@ impl Drive {
 
     /// With what is measured; none if no machine can take part.
     fn choose(&self) -> Option<Chosen> {
+        let doubles = node::doubles(&self.run);
         let answered: Vec<&Node> = self
             .names
             .iter()
+            .filter(|it| doubles.iter().all(|(name, _)| *name != it.0))
             .filter_map(|it| self.run.nodes().get(&it.0))
             .filter(|it| it.facts.is_some())
             .collect();

@@ -1,6 +1,7 @@
 //! Stage 1: what machines say about themselves, each against the catalogue and all against each other.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use ::validate::live::{Engine, Node, Run};
 use evidence::node::NodeState;
@@ -35,10 +36,30 @@ pub(super) fn answer(host: &str, ended: &launch::Ended) -> Node {
 
 /// The state of a machine, under the name that the user gave it.
 pub(super) fn state(node: &Node) -> Option<NodeState> {
+    Some(NodeState { host: node.host.clone(), ..as_it_says(node)? })
+}
+
+/// The state of a machine, under its own name.
+fn as_it_says(node: &Node) -> Option<NodeState> {
     let facts = node.facts.as_ref()?;
     let state = facts.get("state").unwrap_or(facts).clone();
-    let state: NodeState = serde_json::from_value(state).ok()?;
-    Some(NodeState { host: node.host.clone(), ..state })
+    serde_json::from_value(state).ok()
+}
+
+/// Names of machines that have another name before it, with that.
+pub(super) fn doubles(run: &Run) -> Vec<(&str, &str)> {
+    let mut first: BTreeMap<(String, String), &str> = BTreeMap::new();
+    let mut doubles = Vec::new();
+    for node in run.plan().hosts.iter().filter_map(|it| run.nodes().get(it)) {
+        // By its own name, as NCCL and the bench tell machines apart: the user's is what is in doubt.
+        let Some(NodeState { host, system, .. }) = as_it_says(node) else { continue };
+        let Some(boot) = system.boot else { continue };
+        match first.entry((host, boot)) {
+            Entry::Vacant(it) => drop(it.insert(&node.host)),
+            Entry::Occupied(it) => doubles.push((&*node.host, *it.get())),
+        }
+    }
+    doubles
 }
 
 /// What stands in the way of a job, and notes.
@@ -51,7 +72,17 @@ pub(super) fn judge(run: &Run) -> Vec<Unfit> {
             Some(unfit(&it.host, None, text, "look at the machine: its state could not be read", true))
         })
         .collect();
-    let states: Vec<NodeState> = run.nodes().values().filter_map(state).collect();
+    let doubles = doubles(run);
+    for (name, known) in &doubles {
+        let text =
+            format!("it is {known} under another name (same host name, boot id and network namespace)");
+        let action = format!(
+            "take {name} or {known} out of the list; if it should be another machine, correct its name in DNS or the ssh configuration"
+        );
+        all.push(unfit(name, None, text, &action, true));
+    }
+    let is_double = |it: &&Node| doubles.iter().any(|(name, _)| *name == it.host);
+    let states: Vec<NodeState> = run.nodes().values().filter(|it| !is_double(it)).filter_map(state).collect();
     // What all machines share is said once.
     let mut alike: BTreeMap<(&str, String), Vec<&str>> = BTreeMap::new();
     for state in &states {

@@ -87,6 +87,8 @@ pub struct System {
     /// Whether the CPU runs under a hypervisor.
     pub virtual_machine: Option<bool>,
     pub uptime_s: Option<u64>,
+    /// Boot id and network namespace: with the same host name, equal for two states of one machine, whatever it was called.
+    pub boot: Option<String>,
 }
 
 /// The processors.

@@ -32,7 +32,14 @@ pub(super) fn system(
         container: container(sysfs, root, variables),
         virtual_machine,
         uptime_s: sysfs.read("proc/uptime").and_then(|it| it.split('.').next()?.parse().ok()),
+        boot: boot(sysfs, root),
     }
+}
+
+fn boot(sysfs: &Sysfs, root: &Path) -> Option<String> {
+    let id = sysfs.read("proc/sys/kernel/random/boot_id")?;
+    let network = std::fs::read_link(root.join("proc/self/ns/net")).ok()?;
+    Some(format!("{id} {}", network.display()))
 }
 
 /// What contains this process.

@@ -60,6 +60,19 @@ impl Tree {
     }
 }
 
+#[test]
+fn a_boot_is_told_from_another() {
+    let state = |boot: &str, network: &str| {
+        let own = format!("@ proc/sys/kernel/random/boot_id\n{boot}\n> proc/self/ns/net net:[{network}]\n");
+        Tree::new(&format!("boot-{boot}"), &format!("{LAPTOP}\n{own}")).state(no_nvml()).system.boot
+    };
+    let one = state("1b4e28ba", "4026531840").expect("a boot");
+    assert!(one.starts_with("1b4e28ba ") && one.ends_with("net:[4026531840]"), "{one}");
+    assert_ne!(state("1b4e28ba", "4026532000"), Some(one), "containers with networks of their own");
+    // A kernel that hides it.
+    assert_eq!(Tree::new("no-boot", LAPTOP).state(no_nvml()).system.boot, None);
+}
+
 fn no_nvml() -> Result<Report, String> {
     Err("its library is not installed".to_owned())
 }

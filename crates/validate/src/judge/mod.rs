@@ -7,7 +7,7 @@ mod votes;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use loss::Loss;
-use votes::{Suspect, Vote, Votes};
+use votes::{Scatter, Suspect, Vote, Votes};
 
 use crate::chance::{Counted, above, as_f64, at_least, drawn_at_least};
 use crate::fleet::{Fleet, Host, Pair, Sample};
@@ -176,12 +176,11 @@ enum Measure {
 }
 
 impl Measure {
-    /// The share of measurements of healthy machines that is slow at least.
-    fn slow_by_scatter(&self) -> f64 {
-        match self {
-            Self::Rate(it) => it.slow_by_scatter(),
-            Self::Resent(_) => 0.0,
-        }
+    fn scatter(&self) -> Scatter {
+        Scatter(match self {
+            Self::Rate(it) => Some(*it),
+            Self::Resent(_) => None,
+        })
     }
 
     /// None where it was not measured.
@@ -257,7 +256,7 @@ impl Analysis<'_> {
     fn votes(&self) -> Votes {
         let open = self.samples.iter().filter(|it| !self.explained(it.pair));
         let votes = open.filter_map(|it| self.measure.vote(it)).collect();
-        Votes::new(self.fleet.len(), votes, self.measure.slow_by_scatter())
+        Votes::new(self.fleet.len(), votes, self.measure.scatter())
     }
 
     fn finding(class: Class, culprit: Culprit, votes: &[Vote], partners: usize, chance: f64) -> Finding {

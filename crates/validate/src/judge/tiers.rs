@@ -27,7 +27,8 @@ impl Analysis<'_> {
                 .collect();
             let slow = across.iter().filter(|it| it.slow).count();
             let elsewhere = rest.iter().filter(|it| it.slow && !inside(it)).count();
-            let by_chance = Counted::new(elsewhere, rest.len()).or_more(self.measure.slow_by_scatter());
+            let least = self.measure.scatter().as_slow_as(&across);
+            let by_chance = Counted::new(elsewhere, rest.len()).or_more(least);
             let chance = by_chance.at_least(slow, across.len()) * many;
             let guilty = slow_hosts.len() >= SEVERAL
                 && as_f64(slow) >= ALWAYS * as_f64(across.len())
@@ -65,7 +66,7 @@ impl Analysis<'_> {
             return None;
         }
         let place = |host: Host| groups.iter().position(|it| it.contains(&host));
-        let mut shares: Vec<f64> = Vec::new();
+        let mut slow: Vec<Vote> = Vec::new();
         let mut across: BTreeSet<Pair> = BTreeSet::new();
         let mut between: BTreeMap<[usize; 2], (usize, usize)> = BTreeMap::new();
         let mut inside = (0, 0);
@@ -75,14 +76,14 @@ impl Analysis<'_> {
             let count = if one == other {
                 &mut inside
             } else {
-                shares.push(vote.share.unwrap_or(0.0));
+                slow.push(*vote);
                 across.insert(vote.pair);
                 between.entry([one.min(other), one.max(other)]).or_default()
             };
             count.0 += usize::from(vote.slow);
             count.1 += 1;
         }
-        let by_chance = Counted::new(inside.0, inside.1).or_more(self.measure.slow_by_scatter());
+        let by_chance = Counted::new(inside.0, inside.1).or_more(self.measure.scatter().as_slow_as(&slow));
         // Any machines that are as many as the smallest group could have been one.
         let few = i32::try_from(SEVERAL).unwrap_or(i32::MAX);
         let ways = as_f64(self.fleet.len()).powi(few);
@@ -96,6 +97,7 @@ impl Analysis<'_> {
         if between.len() < all || !between.values().all(shown) {
             return None;
         }
+        let mut shares: Vec<f64> = slow.iter().map(|it| it.share.unwrap_or(0.0)).collect();
         shares.sort_by(f64::total_cmp);
         Some(Split { share: median(&shares)?, across: across.len(), groups })
     }

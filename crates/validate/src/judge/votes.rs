@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::chance::{Counted, as_f64};
 use crate::fleet::{Host, Pair};
+use crate::reference::Reference;
 
 /// A measurement that no accusation explains.
 #[derive(Clone, Copy)]
@@ -20,6 +21,7 @@ pub(super) struct Votes {
     all: Vec<Vote>,
     normal: Vec<BTreeSet<Host>>,
     noise: Noise,
+    scatter: Scatter,
     /// What cleared machines reached with each other, lowest first.
     usual: Vec<f64>,
 }
@@ -31,6 +33,19 @@ pub(super) struct Noise {
     pub(super) of: usize,
     /// The share that is slow at least, by how far measurements scatter: of few that were counted, few are slow by luck.
     least: f64,
+}
+
+/// How far measurements of healthy machines scatter, where rates are compared.
+#[derive(Clone, Copy)]
+pub(super) struct Scatter(pub(super) Option<Reference>);
+
+impl Scatter {
+    /// The share of measurements of healthy machines that are as slow as the fastest slow one of these.
+    pub(super) fn as_slow_as(self, votes: &[Vote]) -> f64 {
+        let slow = votes.iter().filter(|it| it.slow).map(|it| it.share.unwrap_or(0.0));
+        let level = slow.max_by(f64::total_cmp);
+        self.0.zip(level).map_or(0.0, |(it, level)| it.below_by_scatter(level))
+    }
 }
 
 /// A share of measurements that are slow by scatter alone from which on an accusation needs more certainty.
@@ -70,8 +85,8 @@ impl Vote {
 }
 
 impl Votes {
-    /// `least`: the share of measurements of healthy machines that is slow at least.
-    pub(super) fn new(machines: usize, all: Vec<Vote>, least: f64) -> Self {
+    pub(super) fn new(machines: usize, all: Vec<Vote>, scatter: Scatter) -> Self {
+        let least = scatter.0.map_or(0.0, |it| it.slow_by_scatter());
         let mut normal = vec![BTreeSet::new(); machines];
         for vote in all.iter().filter(|it| it.normal) {
             for host in vote.pair.hosts() {
@@ -80,7 +95,8 @@ impl Votes {
                 }
             }
         }
-        let mut votes = Self { all, normal, noise: Noise { slow: 0, of: 0, least }, usual: Vec::new() };
+        let mut votes =
+            Self { all, normal, noise: Noise { slow: 0, of: 0, least }, scatter, usual: Vec::new() };
         for vote in votes.all.iter().filter(|it| it.ended()) {
             let [one, other] = vote.pair.hosts();
             if votes.cleared_without(one, other) && votes.cleared_without(other, one) {
@@ -157,7 +173,7 @@ impl Votes {
             let own = |it: &&Vote| self.cleared_without(host, it.pair.other(host));
             let (own_slow, own_of) =
                 (votes.iter().filter(own).filter(|it| it.slow).count(), votes.iter().filter(own).count());
-            let noise = self.noise.without(own_slow, own_of);
+            let noise = self.noise.without(own_slow, own_of).or_more(self.scatter.as_slow_as(&votes));
             Suspect {
                 host,
                 slow,

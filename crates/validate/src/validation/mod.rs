@@ -13,6 +13,10 @@ use crate::rounds::{self, FULL};
 use crate::search::{Limits, Search};
 use crate::step::{Expected, Scope, Step, Verdict};
 
+/// How often machines that seem slow by themselves are measured, and how often where what one machine reaches scatters.
+const LOCAL: usize = 3;
+const LOCAL_IF_WIDE: usize = 6;
+
 /// A validation under way.
 #[derive(Debug, Clone)]
 pub struct Validation {
@@ -123,9 +127,12 @@ impl Validation {
         let reached =
             |it: &Host| self.local.as_ref().is_some_and(|all| all.get(it.0).copied().flatten().is_some());
         // Machines run at the same time: with everybody it takes no longer, and shows how far each scatters by itself.
-        let doubtful = self.scope.compare_local && self.local.as_deref().is_some_and(alone::is_in_doubt);
+        let compare = self.scope.compare_local;
+        let doubtful = compare && self.local.as_deref().is_some_and(alone::is_in_doubt);
+        let wide = compare && alone::scatter_of_best(&self.local_rates).is_some_and(|it| it.is_wide());
+        let most = if wide { LOCAL_IF_WIDE } else { LOCAL } - 1;
         let again: Vec<Host> = match (self.local_again, doubtful || slow.iter().any(reached)) {
-            (0 | 1, true) => fleet.hosts().collect(),
+            (times, true) if times < most => fleet.hosts().collect(),
             (0, false) => slow,
             _ => Vec::new(),
         };

@@ -26,6 +26,10 @@ impl Validation {
             }
             (Step::Without(hosts), Rates::One(rate)) => {
                 self.without = self.without_launches.add(hosts, rate);
+                // Two machines are a pair: what they reach together tells what is normal, too.
+                if let [one, other] = hosts[..] {
+                    self.search.also(Pair::new(one, other), rate);
+                }
             }
             (Step::Pairs(pairs), Rates::Each(rates)) => self.pairs(pairs, &rates, &resent),
             (Step::Nics(pairs), Rates::Nics { each, pairs: rates }) => {
