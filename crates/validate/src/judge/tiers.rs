@@ -39,16 +39,27 @@ impl Analysis<'_> {
         found.min_by(|a, b| a.chance.total_cmp(&b.chance))
     }
 
-    /// Groups of machines with no normal pair between them, and enough slow ones to say so, where no switch was given.
+    /// Groups of machines with no pair between them that comes near to what is normal, and enough slow ones to say so, where no switch
+    /// was given. Near is nearer than to what slow pairs reach: where measurements scatter, a pair inside is not always normal.
     pub(super) fn groups(&mut self) -> Option<Split> {
         self.split = None;
         if self.fleet.hosts().any(|it| self.fleet.group(it).is_some()) {
             return None;
         }
         let votes = self.votes();
+        let mut slow: Vec<f64> = votes.all().iter().filter(|it| it.slow).filter_map(|it| it.share).collect();
+        slow.sort_by(f64::total_cmp);
+        let line = f64::midpoint(median(&slow)?, 1.0);
+        let is_near = |it: &Vote| it.normal || it.share.is_some_and(|it| it >= line);
+        let mut near: BTreeMap<Host, BTreeSet<Host>> = BTreeMap::new();
+        for pair in votes.all().iter().filter(|it| is_near(it)).map(|it| it.pair) {
+            for host in pair.hosts() {
+                near.entry(host).or_default().insert(pair.other(host));
+            }
+        }
         let mut groups: Vec<Vec<Host>> = Vec::new();
         let mut placed: BTreeSet<Host> = BTreeSet::new();
-        for start in self.fleet.hosts().filter(|it| votes.is_cleared(*it)) {
+        for start in near.keys().copied() {
             if !placed.insert(start) {
                 continue;
             }
@@ -56,7 +67,7 @@ impl Analysis<'_> {
             let mut next = 0;
             while let Some(host) = group.get(next).copied() {
                 next += 1;
-                group.extend(votes.partners(host).filter(|it| placed.insert(*it)));
+                group.extend(near[&host].iter().copied().filter(|it| placed.insert(*it)));
             }
             group.sort_unstable();
             groups.push(group);
@@ -66,7 +77,7 @@ impl Analysis<'_> {
             return None;
         }
         let place = |host: Host| groups.iter().position(|it| it.contains(&host));
-        let mut slow: Vec<Vote> = Vec::new();
+        let mut between_groups: Vec<Vote> = Vec::new();
         let mut across: BTreeSet<Pair> = BTreeSet::new();
         let mut between: BTreeMap<[usize; 2], (usize, usize)> = BTreeMap::new();
         let mut inside = (0, 0);
@@ -76,14 +87,15 @@ impl Analysis<'_> {
             let count = if one == other {
                 &mut inside
             } else {
-                slow.push(*vote);
+                between_groups.push(*vote);
                 across.insert(vote.pair);
                 between.entry([one.min(other), one.max(other)]).or_default()
             };
-            count.0 += usize::from(vote.slow);
+            count.0 += usize::from(!is_near(vote));
             count.1 += 1;
         }
-        let by_chance = Counted::new(inside.0, inside.1).or_more(self.measure.scatter().as_slow_as(&slow));
+        let by_chance =
+            Counted::new(inside.0, inside.1).or_more(self.measure.scatter().as_slow_as(&between_groups));
         // Any machines that are as many as the smallest group could have been one.
         let few = i32::try_from(SEVERAL).unwrap_or(i32::MAX);
         let ways = as_f64(self.fleet.len()).powi(few);
@@ -97,7 +109,7 @@ impl Analysis<'_> {
         if between.len() < all || !between.values().all(shown) {
             return None;
         }
-        let mut shares: Vec<f64> = slow.iter().map(|it| it.share.unwrap_or(0.0)).collect();
+        let mut shares: Vec<f64> = between_groups.iter().map(|it| it.share.unwrap_or(0.0)).collect();
         shares.sort_by(f64::total_cmp);
         Some(Split { share: median(&shares)?, across: across.len(), groups })
     }
