@@ -241,6 +241,24 @@ fn a_node_with_all_gpus_is_fit_beside_those_that_lost_one() {
     assert_eq!(most.code, Some(1));
 }
 
+/// A job needs one value, and nothing says which.
+#[test]
+fn two_nodes_that_differ_are_each_fit_and_not_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = dgx(folder.path(), "gpu01", |own| {
+        for interface in own["interfaces"].as_array_mut().expect("interfaces") {
+            interface["mtu"] = Value::from(1234);
+        }
+    });
+    let two = node(&[&dgx(folder.path(), "gpu00", |_| ()), &other]);
+    assert_eq!(two.code, Some(1), "{}", two.stdout);
+    let first = "These 2 nodes differ in what must be equal, and nothing says which of them is right.";
+    assert!(two.stdout.starts_with(first), "{}", two.stdout);
+    for part in ["1234 on gpu01; no value has a majority", "  gpu00       fit: ", "  gpu01       fit: "] {
+        assert!(two.stdout.contains(part), "{part}: {}", two.stdout);
+    }
+}
+
 #[test]
 fn nodes_with_less_memory_or_a_port_down_are_not_alike() {
     let folder = tempfile::tempdir().unwrap();

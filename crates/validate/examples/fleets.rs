@@ -232,7 +232,7 @@ fn main() {
     let only = std::env::args().nth(2).unwrap_or_default();
     let first = std::env::args().nth(3).and_then(|it| it.parse().ok()).unwrap_or(0_u64);
     println!(
-        "| fleets of 8 to 1,000 machines | exact | class open | INCONCLUSIVE | missed | false | launches: mean | most |"
+        "| fleets of 8 to 1,000 machines; few: 3 to 7 | exact | class open | INCONCLUSIVE | missed | false | launches: mean | most |"
     );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
     let threads = std::thread::available_parallelism().map_or(1, usize::from);

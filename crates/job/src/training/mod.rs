@@ -311,6 +311,13 @@ fn recognise(text: &Text) -> Result<Kind, String> {
     if body.contains('\0') {
         return Err(format!("{name}: is not a text"));
     }
+    if let Some((whose, keys)) =
+        FOREIGN.iter().find(|it| it.lines.iter().all(|it| has_line(body, it))).map(|it| (it.whose, it.keys))
+    {
+        return Err(format!(
+            "{name}: has settings of {whose}, which plumb does not read: write a job file, where {keys}"
+        ));
+    }
     let is_table = |line: &str| {
         ["[model]", "[cluster]", "[run]", "[cluster.inter]", "[run.offload]"].contains(&line.trim())
     };
@@ -358,6 +365,35 @@ fn recognise(text: &Text) -> Result<Kind, String> {
             ));
         },
     )
+}
+
+/// Settings of a framework that are not read, and what they are called in a job file.
+struct Foreign {
+    whose: &'static str,
+    /// Lines that all of its files have.
+    lines: &'static [&'static str],
+    keys: &'static str,
+}
+
+const FOREIGN: [Foreign; 2] = [
+    Foreign {
+        whose: "NeMo",
+        lines: &["trainer:", "model:"],
+        keys: "trainer.num_nodes is `nodes` and trainer.devices `gpus_per_node` of [cluster]; tensor_model_parallel_size is `tp`, \
+               pipeline_model_parallel_size `pp`, context_parallel_size `cp`, micro_batch_size `micro_batch`, global_batch_size \
+               `global_batch` and encoder_seq_length `seq` of [run], with framework = \"megatron\"",
+    },
+    Foreign {
+        whose: "torchtitan",
+        lines: &["[training]", "[parallelism]"],
+        keys: "flavor is a `name` of [model], as llama-3-8b; tensor_parallel_degree is `tp`, pipeline_parallel_degree `pp`, \
+               context_parallel_degree `cp`, local_batch_size `micro_batch`, global_batch_size `global_batch` and seq_len `seq` of \
+               [run], with framework = \"fsdp\"",
+    },
+];
+
+fn has_line(text: &str, line: &str) -> bool {
+    text.lines().any(|it| it.trim_end() == line)
 }
 
 /// The name by which the catalogue has a model of Hugging Face.

@@ -547,6 +547,15 @@ fn circles_and_damaged_files_are_named() {
     assert_eq!(kind("x", "a\0b"), Err("x: is not a text".to_owned()));
     assert_eq!(kind("x", " \n"), Err("x: is empty".to_owned()));
     assert!(kind("x", "hello: world\n").unwrap_err().starts_with("x: is not a job that plumb reads"));
+    let nemo =
+        kind("n.yaml", "trainer:\n  devices: 8\nmodel:\n  tensor_model_parallel_size: 4\n").unwrap_err();
+    assert!(
+        nemo.starts_with("n.yaml: has settings of NeMo") && nemo.contains("_parallel_size is `tp`"),
+        "{nemo}"
+    );
+    let titan =
+        kind("t.toml", "[training]\nsteps = 9\n[parallelism]\ntensor_parallel_degree = 2\n").unwrap_err();
+    assert!(titan.starts_with("t.toml: has settings of torchtitan") && titan.contains("is `tp`"), "{titan}");
     assert_eq!(kind("x", "torchrun --nproc_per_node 8 t.py"), Ok(Kind::Script));
     assert_eq!(kind("x", "{\"model\": {\"layers\": 1}, \"cluster\": {}}"), Ok(Kind::Job));
     let files = [("b.sh", "source a.sh\n"), ("a.sh", "source b.sh\n")];

@@ -166,7 +166,9 @@ fn sentence(count: usize, verdict: Fitness, named: &[String], differences: &[Fin
         }
     };
     match verdict {
-        Fitness::NotFit if named.is_empty() => format!("These {count} nodes are not fit to train together."),
+        Fitness::NotFit if named.is_empty() => format!(
+            "These {count} nodes differ in what must be equal, and nothing says which of them is right."
+        ),
         Fitness::NotFit => format!(
             "{} of {count} nodes {} not fit to train: {list}.",
             named.len(),

@@ -259,6 +259,7 @@ impl Odd {
 
     fn finding(&self) -> Finding {
         let finding = Finding::new(Confidence::Certain, self.sentence()).severity(self.severity);
-        self.hosts().fold(finding, Finding::about_host)
+        // Where nothing is usual, none of them is known to be the wrong one.
+        self.hosts().filter(|_| self.usual.is_some()).fold(finding, Finding::about_host)
     }
 }
