@@ -5,7 +5,7 @@ use evidence::submission::{Directives, Launch, Launcher, Submission, Word};
 
 use super::draft::{Place, Weight};
 use super::options::{Options, Setting, place_in};
-use super::{Inputs, Kind, Text, arguments, deepspeed, megatron, unset, variable};
+use super::{Inputs, Kind, Text, accelerate, arguments, deepspeed, megatron, unset, variable};
 
 /// Whether a text is a script or a command line.
 pub(super) fn is_script(name: &str, text: &str) -> bool {
@@ -273,6 +273,9 @@ fn settings(
         let read = inputs.read(&text, Kind::Accelerate);
         inputs.open.pop();
         read?;
+    }
+    if launch(&command.words).iter().any(|it| it.launcher == Launcher::Accelerate) {
+        accelerate::launched(inputs, &command.options, at)?;
     }
     if !command.megatron {
         // The Trainer's options name it; they are read with the others.

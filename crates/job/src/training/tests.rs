@@ -585,6 +585,32 @@ fn a_batch_is_divided_as_the_framework_does() {
 }
 
 #[test]
+fn accelerate_takes_deepspeed_and_fsdp_as_options() {
+    let machine = ("cluster.instance", json!("p5.48xlarge"));
+    let of = |more: &str| {
+        let command = format!(
+            "accelerate launch {more} --num_processes 8 --mixed_precision bf16 train.py --model_name_or_path meta-llama/Meta-Llama-3-8B --per_device_train_batch_size 1"
+        );
+        job_with(&[], &[("run.sh", &command)], std::slice::from_ref(&machine)).unwrap().job["run"].clone()
+    };
+    let run = of(
+        "--use_deepspeed --zero_stage 3 --offload_optimizer_device cpu --offload_param_device none --gradient_accumulation_steps 4",
+    );
+    assert_eq!((&run["framework"], &run["zero"]), (&json!("deepspeed"), &json!(3)));
+    assert_eq!((&run["offload"], &run["global_batch"]), (&json!({"optimizer": true}), &json!(32)));
+    assert_eq!(of("--use_fsdp --fsdp_sharding_strategy SHARD_GRAD_OP")["zero"], json!(2));
+    let run = of("--use_fsdp --fsdp_offload_params true");
+    assert_eq!((&run["framework"], &run["zero"]), (&json!("fsdp"), &json!(3)));
+    assert_eq!((&run["reduce_dtype"], &run["offload"]["params"]), (&json!("bf16"), &json!(true)));
+    // A file says the same, and the command counts.
+    let yaml = "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 2\n";
+    let command = "accelerate launch --config_file acc.yaml --zero_stage 3 --num_processes 8 train.py --model_name_or_path meta-llama/Meta-Llama-3-8B --per_device_train_batch_size 1";
+    let done =
+        job_with(&[("acc.yaml", yaml)], &[("run.sh", command)], std::slice::from_ref(&machine)).unwrap();
+    assert_eq!(done.job["run"]["zero"], json!(3));
+}
+
+#[test]
 fn accelerate_reduces_in_16_bits_and_adapters_are_refused() {
     let machine = ("cluster.instance", json!("p5.48xlarge"));
     let of = |more: &str| {
