@@ -244,6 +244,12 @@ fn a_modelled_fleet_passes_the_same_steps() {
     assert!(answer.stdout.contains("not real ones"));
     assert_eq!(validate(&["--simulate", "nodes=16"]).code, Some(0));
     assert_eq!(validate(&["--simulate", "nodes=2,slow=node001:0.5"]).code, Some(2));
+    // Two machines do not tell whose NIC it is, but they do not hide it.
+    let answer = validate(&["--simulate", "nodes=2,nic=node001:3:0.5"]);
+    assert_eq!(answer.code, Some(2), "{}", answer.stdout);
+    let text = answer.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let says = "INCONCLUSIVE: not known whose NIC 3 is slow, that of node000 or of node001: a third machine would tell";
+    assert!(text.starts_with(says), "{text}");
 }
 
 #[test]

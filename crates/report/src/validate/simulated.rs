@@ -115,12 +115,19 @@ pub(super) fn doubtful_nics(validation: &Validation, nics: &[String]) -> Option<
     let hosts: Vec<String> =
         validation.doubtful_nics().into_iter().map(|it| fleet.name(it).to_owned()).collect();
     let rails = validation.doubtful_rails();
+    let name = |it: usize| nic_name(it, nics.get(it).map(String::as_str));
+    if let ([one, other], [_, ..]) = (fleet.names(), &rails[..]) {
+        let all: Vec<String> = rails.into_iter().map(name).collect();
+        return Some(format!(
+            "whose {} is slow, that of {one} or of {other}: a third machine would tell",
+            all.join(" and ")
+        ));
+    }
     let mut what = Vec::new();
     if !hosts.is_empty() {
         what.push(format!("a NIC of {}", compact(&hosts)));
     }
-    let rail = |it: usize| format!("{} of all machines", nic_name(it, nics.get(it).map(String::as_str)));
-    what.extend(rails.into_iter().map(rail));
+    what.extend(rails.into_iter().map(|it| format!("{} of all machines", name(it))));
     (!what.is_empty()).then(|| {
         format!("whether {} is slow: it was, each time, too few times to exclude chance", what.join(", and "))
     })

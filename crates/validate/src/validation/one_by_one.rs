@@ -11,7 +11,7 @@ impl Validation {
     /// The NICs of all machines one by one, if some were not measured.
     pub(super) fn every_nic(&self) -> Option<Step> {
         let fit = self.fit();
-        let asked = self.scope.nics && self.scope.every_nic && fit.len() > 2;
+        let asked = self.scope.nics && self.scope.every_nic && fit.len() > 1;
         (asked && !self.nics_not_measured().is_empty())
             .then(|| Step::Nics(nics::everybody(&fit, 0, self.search.limits().seed)))
     }
