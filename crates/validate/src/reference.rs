@@ -189,6 +189,13 @@ fn sorted(rates: impl IntoIterator<Item = f64>) -> Vec<f64> {
     rates
 }
 
+/// The median of these.
+pub(crate) fn middle(shares: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut all: Vec<f64> = shares.collect();
+    all.sort_by(f64::total_cmp);
+    median(&all)
+}
+
 /// Of sorted numbers.
 pub(crate) fn median(sorted: &[f64]) -> Option<f64> {
     let middle = sorted.len() / 2;

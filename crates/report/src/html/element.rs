@@ -245,7 +245,9 @@ mod tests {
             let want = format!("{}{lone}{last}", paired.replace('`', ""));
             let want: String = want.chars().map(|it| if it == '\t' { ' ' } else { it })
                 .filter(|it| *it == '\n' || !(crate::text::is_unprintable(*it) || matches!(it, '\u{fffe}' | '\u{ffff}'))).collect();
-            prop_assert_eq!(shown, want);
+            // A unit stays with its number by another space.
+            let plain = |it: &str| it.replace('\u{a0}', " ");
+            prop_assert_eq!(plain(&shown), plain(&want));
         }
     }
 }

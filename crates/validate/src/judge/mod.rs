@@ -11,7 +11,7 @@ use votes::{Scatter, Suspect, Vote, Votes};
 
 use crate::chance::{Counted, above, as_f64, at_least, drawn_at_least};
 use crate::fleet::{Fleet, Host, Pair, Sample};
-use crate::reference::{Reference, median};
+use crate::reference::{Reference, middle};
 use crate::resent::Usual;
 
 /// What kind of part is bad.
@@ -261,13 +261,12 @@ impl Analysis<'_> {
 
     fn finding(class: Class, culprit: Culprit, votes: &[Vote], partners: usize, chance: f64) -> Finding {
         // Failed measurements have no speed.
-        let mut shares: Vec<f64> = votes.iter().filter_map(|it| it.share).collect();
-        shares.sort_by(f64::total_cmp);
-        let failed = votes.len() - shares.len();
+        let share = middle(votes.iter().filter_map(|it| it.share)).unwrap_or(0.0);
+        let failed = votes.iter().filter(|it| !it.ended()).count();
         Finding {
             class,
             culprit,
-            share: if 2 * failed > votes.len() { 0.0 } else { median(&shares).unwrap_or(0.0) },
+            share: if 2 * failed > votes.len() { 0.0 } else { share },
             slow: votes.iter().filter(|it| it.slow).count(),
             of: votes.len(),
             partners,
@@ -376,15 +375,14 @@ impl Analysis<'_> {
 
     /// Whether these scatter as measurements of one rate do: the normal ones among them are not more than noise explains.
     fn constant(&self, own: &[Vote], votes: &Votes) -> bool {
-        let mut slow: Vec<f64> = own.iter().filter(|it| it.slow).map(|it| it.share.unwrap_or(0.0)).collect();
-        slow.sort_by(f64::total_cmp);
-        let Some(middle) = median(&slow) else { return true };
+        let slow = own.iter().filter(|it| it.slow).map(|it| it.share.unwrap_or(0.0));
+        let Some(level) = middle(slow) else { return true };
         // A short measurement loses nothing by luck, and its share says little.
         let Measure::Rate(reference) = &self.measure else { return true };
         let normal = own.iter().filter(|it| it.normal).count();
         let line = reference.share(reference.normal_from);
         // By a normal distribution, or as often as machines that are normal exceed what is normal by as much.
-        let lucky = above((line - middle) / reference.spread).max(votes.reach(line / middle));
+        let lucky = above((line - level) / reference.spread).max(votes.reach(line / level));
         at_least(normal, own.len(), lucky) > DIFFERENT
     }
 
@@ -416,9 +414,8 @@ impl Analysis<'_> {
     /// How often a machine was as slow with others as with this one, and of how many measurements. Partners with whom it is slow every
     /// time are bad links too. Where pairs of other machines are slow by chance, so may these be, and none counts.
     fn as_slow_elsewhere(&self, host: Host, but: Host, own: &[Vote], votes: &Votes) -> (usize, usize) {
-        let mut slow: Vec<f64> = own.iter().filter(|it| it.slow).filter_map(|it| it.share).collect();
-        slow.sort_by(f64::total_cmp);
-        let Some(level) = median(&slow) else { return (0, 0) };
+        let slow = own.iter().filter(|it| it.slow).filter_map(|it| it.share);
+        let Some(level) = middle(slow) else { return (0, 0) };
         let mut by_partner: BTreeMap<Host, Vec<Vote>> = BTreeMap::new();
         for vote in votes.all().iter().filter(|it| it.ended() && it.pair.has(host) && !it.pair.has(but)) {
             by_partner.entry(vote.pair.other(host)).or_default().push(*vote);

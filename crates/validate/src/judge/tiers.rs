@@ -6,7 +6,7 @@ use super::votes::{Vote, Votes};
 use super::{ALWAYS, Analysis, CHANCE, Class, Culprit, Finding, SEVERAL, Split};
 use crate::chance::{Counted, as_f64};
 use crate::fleet::{Host, Pair};
-use crate::reference::median;
+use crate::reference::middle;
 
 impl Analysis<'_> {
     /// The switch whose machines are slow against others and normal among themselves.
@@ -47,9 +47,8 @@ impl Analysis<'_> {
             return None;
         }
         let votes = self.votes();
-        let mut slow: Vec<f64> = votes.all().iter().filter(|it| it.slow).filter_map(|it| it.share).collect();
-        slow.sort_by(f64::total_cmp);
-        let line = f64::midpoint(median(&slow)?, 1.0);
+        let line =
+            f64::midpoint(middle(votes.all().iter().filter(|it| it.slow).filter_map(|it| it.share))?, 1.0);
         let is_near = |it: &Vote| it.normal || it.share.is_some_and(|it| it >= line);
         let mut near: BTreeMap<Host, BTreeSet<Host>> = BTreeMap::new();
         for pair in votes.all().iter().filter(|it| is_near(it)).map(|it| it.pair) {
@@ -109,8 +108,7 @@ impl Analysis<'_> {
         if between.len() < all || !between.values().all(shown) {
             return None;
         }
-        let mut shares: Vec<f64> = between_groups.iter().map(|it| it.share.unwrap_or(0.0)).collect();
-        shares.sort_by(f64::total_cmp);
-        Some(Split { share: median(&shares)?, across: across.len(), groups })
+        let share = middle(between_groups.iter().map(|it| it.share.unwrap_or(0.0)))?;
+        Some(Split { share, across: across.len(), groups })
     }
 }

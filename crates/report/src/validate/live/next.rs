@@ -87,6 +87,7 @@ pub(super) fn next(run: &Run, verdict: Verdict, blocked: &[&Unfit], beside: &Bes
                 fit.len()
             )
         }
+        _ if fit.len() == 1 => "start training on the one that is left".to_owned(),
         _ => format!("start training on the other {} while these are repaired", fit.len()),
     };
     Some(Next { text, command })
